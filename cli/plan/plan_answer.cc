@@ -119,9 +119,19 @@ std::string common_flags(const Plan& p) {
       p.tensor_parallel, p.pipeline_parallel, p.micro_batch, p.global_batch, p.sequence_length);
 }
 
+// Sharded gradients and parameters: Megatron-FSDP, which sets CUDA_DEVICE_MAX_CONNECTIONS free
+// and has a checkpoint format of its own (megatron/training/arguments.py, d98e8a6).
+std::string megatron_sharding(const Plan& p) {
+  if (p.zero_stage == 0) return "";
+  if (p.zero_stage == 1) return " --use-distributed-optimizer";
+  return fmt::format(
+      " --use-distributed-optimizer --use-megatron-fsdp --data-parallel-sharding-strategy {} "
+      "--ckpt-format fsdp_dtensor, with CUDA_DEVICE_MAX_CONNECTIONS unset",
+      p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
+}
+
 // Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
 std::string megatron_flags(const Plan& p) {
-  if (p.zero_stage > 1) return "";
   std::string text = common_flags(p);
   if (p.context_parallel > 1)
     text += fmt::format(" --context-parallel-size {}", p.context_parallel);
@@ -139,13 +149,19 @@ std::string megatron_flags(const Plan& p) {
     text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
   }
   if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
-  if (p.zero_stage >= 1) text += " --use-distributed-optimizer";
   if (p.recompute == RecomputeMode::Full) {
     text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
   } else if (p.recompute == RecomputeMode::Selective) {
     text += " --recompute-granularity selective";
   }
-  return text;
+  return text + megatron_sharding(p);
+}
+
+// Before Megatron-FSDP.
+std::string earlier_megatron_flags(const Plan& p) {
+  if (p.zero_stage <= 1) return megatron_flags(p);
+  return fmt::format("none: {} shards the optimizer's states alone, which is ZeRO-1",
+                     p.runtime.title);
 }
 
 // Flags of microsoft/Megatron-DeepSpeed (megatron/arguments.py, examples_deepspeed/MoE).
@@ -165,19 +181,21 @@ std::string megatron_deepspeed_flags(const Plan& p) {
   return text;
 }
 
-// Whose arguments a runtime's profile stands for, the first whose name it begins with; "":
-// nobody's.
+// Whose arguments a runtime's profile stands for, the first whose name it begins with; or why there
+// are none.
 std::string flags_of(const Plan& plan) {
   struct Arguments {
     std::string_view runtimes;
     std::string (*flags)(const Plan&);
   };
   constexpr Arguments kArguments[]{{"megatron_deepspeed", megatron_deepspeed_flags},
+                                   {"megatron_20", earlier_megatron_flags},
                                    {"megatron", megatron_flags}};
   for (const Arguments& one : kArguments) {
     if (plan.runtime.name.starts_with(one.runtimes)) return one.flags(plan);
   }
-  return "";
+  return fmt::format("none: those of {} are not known here; the layout above is the plan",
+                     plan.runtime.title);
 }
 
 Json plan_of(const sim::FoundPlan& plan) {
@@ -229,9 +247,7 @@ std::string answer_text(const PlanAnswer& a) {
     constexpr std::size_t kWord = std::string_view("experts: ").size();
     text += "experts   " + said.substr(kWord, second - kWord) + "          " + said.substr(second);
   }
-  if (const std::string flags = flags_of(best.plan); !flags.empty()) {
-    text += "flags     " + flags + "\n";
-  }
+  text += "flags     " + flags_of(best.plan) + "\n";
   text += fmt::format("          the fastest of {} layouts for {}\n",
                       with_commas(static_cast<double>(a.considered)), best.plan.runtime.title);
   if (!a.saved.empty()) {

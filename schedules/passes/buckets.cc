@@ -122,7 +122,7 @@ void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
-  const bool by_layer = plan.zero_stage == 3 || cuts_for_gradients(plan) ||
+  const bool by_layer = plan.gathers_units() || cuts_for_gradients(plan) ||
                         (plan.offload == OffloadMode::Optimizer && plan.runtime.own_executor);
   // Megatron has buffers of their own for every chunk, which start together on all positions.
   const bool by_chunk = plan.runtime.aligned_reductions && plan.overlap_gradient_reduce;

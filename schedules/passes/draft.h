@@ -106,10 +106,10 @@ struct Draft {
     return num_tensors + 1 + (plan.expert_drop > 0 ? 2 : 1) * experts;
   }
 
-  // Whether ranks hold a shard of the bucket's parameters and gather them (ZeRO-3); whether its
-  // gradients are reduced into their shards within every micro-batch. Experts without a replica
+  // Whether ranks hold a shard of the bucket's parameters and gather them (ZeRO-3, FSDP); whether
+  // its gradients are reduced into their shards within every micro-batch. Experts without a replica
   // have nothing to share.
-  bool shards(BucketId id) const { return plan.zero_stage == 3 && replicas(id) > 1; }
+  bool shards(BucketId id) const { return plan.gathers_units() && replicas(id) > 1; }
   bool reduces_each_microbatch(BucketId id) const {
     return plan.zero_stage >= 2 && replicas(id) > 1 && !plan.keeps_gathered();
   }

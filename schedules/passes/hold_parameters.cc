@@ -18,7 +18,7 @@ void hold_parameters(RowDraft& row) {
     const BucketId id{static_cast<std::int32_t>(i)};
     if (!row.here(id)) continue;
     const std::int64_t element =
-        row.plan.zero_stage == 3 ? precision.parameters : draft.layout.shape.element;
+        row.plan.gathers_units() ? precision.parameters : draft.layout.shape.element;
     row.parameter[i] =
         draft.shards(id)
             ? row.bucket_value(ValueKind::ParameterShard, id, element * draft.owned(id))

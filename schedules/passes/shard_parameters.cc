@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of which every replica holds a shard, or has updated one: when they are gathered.
 //
-// Invariant behind it: under ZeRO-3 no part reads a shard: it reads what an UNSHARD of its bucket
-// has gathered, which lives for a window of parts. Under ZeRO-1 and 2 every bucket is gathered once
-// per step.
+// Invariant behind it: where parameters lie in shards (Plan::gathers_units) no part reads one: it
+// reads what an UNSHARD of its bucket has gathered, which lives for a window of parts, for a
+// micro-batch or for the step. Else, under ZeRO-1 and 2, every bucket is gathered once per step.
 #include <algorithm>
 
 #include "schedules/passes/row_draft.h"
@@ -75,7 +75,8 @@ struct Entry {
 };
 
 // Alive at a part are the buckets that it reads and that the next `prefetch` reading parts read
-// (none of these where gathers are not overlapped; all where they are kept).
+// (none of these where gathers are not overlapped; all where they are kept). What is gathered once
+// for a micro-batch stays from its forward to its backward.
 std::vector<Entry> entries(const RowDraft& row) {
   const Readings reads(row);
   const std::size_t n = reads.parts.size();
@@ -84,14 +85,21 @@ std::vector<Entry> entries(const RowDraft& row) {
                             : row.plan.overlap_parameter_gather
                                 ? static_cast<std::size_t>(row.plan.prefetch)
                                 : 0;
+  const bool again = row.draft.plan.gathers_twice();
   std::vector<Entry> entering;
+  std::vector<Microbatch> held(row.s.buckets.size());      // the one that it was gathered for
   std::vector<std::size_t> left(row.s.buckets.size(), 0);  // the reading at which it has left
   for (std::size_t r = 0; r < (keep ? std::min<std::size_t>(n, 1) : n); ++r) {
     const std::size_t end = reads.begin[std::min(r + ahead + 1, n)];
+    std::size_t reading = r;
     for (std::size_t k = reads.begin[r]; k < end; ++k) {
+      while (k >= reads.begin[reading + 1]) ++reading;
       const BucketId id = reads.buckets[k];
-      if (left[id.index()] <= r) entering.push_back({reads.parts[r], id});
+      const Microbatch about = row.parts[reads.parts[reading]].op.microbatch;
+      const bool stays = keep || again ? left[id.index()] > r : held[id.index()] == about;
+      if (!stays) entering.push_back({reads.parts[r], id});
       left[id.index()] = r + 2;
+      held[id.index()] = about;
     }
   }
   return entering;
@@ -133,7 +141,7 @@ void gather_windows(RowDraft& row) {
 }  // namespace
 
 void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
-  if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2) return;
+  if (row.plan.zero_stage < 1 || row.plan.gathers_units()) return;
   auto tie = -static_cast<std::int32_t>(row.s.buckets.size());
   for (const BucketId id : by_first_use(row)) {
     if (row.draft.replicas(id) == 1) continue;
@@ -146,7 +154,7 @@ void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
 }
 
 void shard_parameters(RowDraft& row) {
-  if (row.plan.zero_stage == 3) gather_windows(row);
+  if (row.plan.gathers_units()) gather_windows(row);
   if (row.plan.overlap_parameter_gather) gather_updated(row, {}, row.start());
 }
 

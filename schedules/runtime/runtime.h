@@ -98,19 +98,25 @@ struct RuntimeTraits {
   GradientReduction gradient_reduction = GradientReduction::ReduceScatter;
   bool aligned_reductions = true;  // overlapped, positions of a pipeline reduce at the same time
   Fp8Communication fp8_communication = Fp8Communication::Gather;
-  bool context_parallel_balance = true;   // each rank has an early and a late part of a sequence;
-                                          // else the last has the part that attends to most keys
-  bool gathers_once_in_pipeline = false;  // ZeRO-3 under a pipeline gathers and reduces per step
+  bool context_parallel_balance = true;  // each rank has an early and a late part of a sequence;
+                                         // else the last has the part that attends to most keys
+  // From this stage of ZeRO on parameters lie in shards of units, gathered around their use
+  // (`gather_units_from_zero_stage` of a file's `states`); 9: never.
+  std::int32_t gather_units_from = 3;
+  bool shards_master_parameters = false;  // such shards are fp32, and no other copy is kept
+  bool gathers_once_in_pipeline = false;  // a pipeline gathers and reduces such units once a step
+  std::int32_t pipeline_zero_stage = 3;   // the highest stage that runs beside a pipeline
   bool transfer_scatter_gather = true;    // tensor-parallel ranks each send a part of what all hold
-  std::int32_t pad_vocabulary_to = 128;   // where the plan says nothing; ZeRO-3: 1
+  std::int32_t pad_vocabulary_to = 128;   // where the plan says nothing
 
   bool operator==(const RuntimeTraits&) const = default;
 };
 
 // The profile of our executor: what `run` performs.
 inline constexpr std::string_view kExecutorRuntime = "rehearse";
-// The profile of a plan where neither it nor the command names one.
-constexpr std::string_view default_runtime(std::int32_t zero_stage) {
+// The profile of a plan where neither it nor the command names one, by the stage of ZeRO that its
+// file says: a stage that a command sets over the file changes no runtime.
+constexpr std::string_view default_runtime(std::int64_t zero_stage) {
   return zero_stage == 3 ? "fsdp" : "megatron";
 }
 

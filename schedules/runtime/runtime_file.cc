@@ -56,7 +56,7 @@ constexpr std::array kStateKeys{
     state("contiguous_parameters_from_zero_stage", kInteger, kNoStage,
           "from it on parameters are one buffer"),
     state("gather_units_from_zero_stage", kInteger, kNoStage,
-          "from it on parameters are gathered unit by unit"),
+          "from it on parameters are gathered unit by unit, in time and memory"),
     state("fp32_gradients_at_step", kBool, 0,
           "16-bit gradients are copied to fp32 for the optimizer"),
     state("moments_at_first_step", kBool, 0, "moments are allocated by the first step"),
@@ -199,6 +199,15 @@ Result<RuntimeFile> read_file(const std::string& name, const std::string& from,
   return file;
 }
 
+// A key of `states`, which the order of collectives follows too. What else stands there is checked
+// by who reads it (sim/memory/memory_profile.h).
+const JsonValue* gather_units_from(const JsonValue& document) {
+  const JsonValue* states = document.given("states");
+  if (states == nullptr || !states->is(JsonKind::Object)) return nullptr;
+  const JsonValue* from = states->given("gather_units_from_zero_stage");
+  return from != nullptr && from->is(JsonKind::Integer) ? from : nullptr;
+}
+
 }  // namespace
 
 const KeyTable& runtime_key_table() {
@@ -232,6 +241,9 @@ Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& f
   RuntimeTraits traits;
   for (auto file = files.value().rbegin(); file != files.value().rend(); ++file) {
     if (const JsonValue* title = file->document.given("title")) traits.title = title->text;
+    if (const JsonValue* stage = gather_units_from(file->document)) {
+      traits.gather_units_from = static_cast<std::int32_t>(stage->integer);
+    }
     const JsonValue* given = file->document.given("traits");
     for (const TraitRow& row : kTraitRows) {
       const JsonValue* value = given == nullptr ? nullptr : given->given(row.key.name);

@@ -162,14 +162,19 @@ inline constexpr std::array kTraitRows = [] {
       of_plan(flag("context_parallel_balance", &T::context_parallel_balance,
                    "each rank has an early and a late part of a sequence"),
               "null | true", "false", "contiguous parts of a sequence are priced"),
+      flag("shards_master_parameters", &T::shards_master_parameters,
+           "shards of parameters are fp32 and their own master copy: 4 + 4 + 8 bytes"),
       flag("gathers_once_in_pipeline", &T::gathers_once_in_pipeline,
-           "ZeRO-3 under a pipeline gathers parameters and reduces gradients once per step"),
+           "sharded parameters under a pipeline are gathered, and their gradients reduced, once "
+           "per step"),
+      count("pipeline_zero_stage", &T::pipeline_zero_stage, 0, 3,
+            "the highest zero_stage that runs with pipeline_parallel > 1"),
       of_plan(
           flag("transfer_scatter_gather", &T::transfer_scatter_gather,
                "tensor-parallel ranks each send a part of the activations that all of them hold"),
           "null | false", "true", "parts of transfers are priced"),
       count("pad_vocabulary_to", &T::pad_vocabulary_to, 1, 1 << 20,
-            "the vocabulary is padded to a multiple of it times t; zero_stage 3: 1"),
+            "the vocabulary is padded to a multiple of it times t"),
   };
 }();
 

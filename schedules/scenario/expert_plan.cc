@@ -266,6 +266,20 @@ class ExpertPlanReader {
 
 }  // namespace
 
+std::string expert_default_note(const JsonValue& json, const Transformer& model, const Plan& plan) {
+  const bool open = json.given("expert_tensor_parallel") == nullptr;
+  if (!open || model.experts.count == 0 || plan.expert_parallel == 1 || plan.tensor_parallel == 1) {
+    return "";
+  }
+  const bool spread = plan.expert_tensor_parallel != plan.tensor_parallel;
+  return "plan.expert_tensor_parallel is left out: " + number(plan.expert_tensor_parallel) +
+         (spread ? ", since expert_parallel " : ", as tensor_parallel, since expert_parallel ") +
+         number(plan.expert_parallel) + (spread ? " does not divide" : " divides") +
+         " data x context parallel = " + number(plan.replicas()) + " (else it is " +
+         (spread ? number(plan.tensor_parallel) : std::string("1")) +
+         "); say it where numbers of GPUs are compared";
+}
+
 double row_limit(const Plan& plan) {
   return plan.expert_drop > 0 ? plan.expert_drop : plan.expert_capacity;
 }

@@ -33,6 +33,10 @@ Result<> read_expert_routing(const JsonValue& given, const ExpertContext& contex
 void read_expert_plan(const JsonValue& json, const ExpertContext& context, Plan& plan,
                       const PlanFailure& fail);
 
+// Which default `expert_tensor_parallel` has, and why, where the plan leaves it out and experts are
+// spread over tensor-parallel ranks: it depends on the number of replicas. Else empty.
+std::string expert_default_note(const JsonValue& json, const Transformer& model, const Plan& plan);
+
 // Most rows of a rank over their mean, whether more of them fail a run or are dropped; 0: all may
 // come.
 double row_limit(const Plan& plan);

@@ -179,9 +179,23 @@ struct Plan {
     return expert_parallel > 1 || expert_tensor_parallel != tensor_parallel;
   }
 
-  // What ZeRO and the runtime make of a step: the rules of the lowering and of search's estimate.
+  // What ZeRO and the runtime make of a step: the rules of the lowering, of memory's replay and of
+  // search's estimate, so that time and memory are those of one program.
+  // Parameters lie in shards of units, which are gathered around their use.
+  bool gathers_units() const { return zero_stage >= runtime.gather_units_from; }
+  // The same as memory sees it: with one replica there is nothing to gather, but where the shard is
+  // the master copy a unit is cast all the same.
+  bool holds_shards() const {
+    return gathers_units() && (shards() > 1 || runtime.shards_master_parameters);
+  }
   // FSDP under a pipeline keeps parameters gathered and reduces once (torch: one gather per step).
   bool keeps_gathered() const { return runtime.gathers_once_in_pipeline && pipeline_parallel > 1; }
+  // Whether a unit is dropped behind its forward and gathered again for its backward (ZeRO-3;
+  // FSDP's reshard_after_forward).
+  bool gathers_twice() const { return zero_stage == 3 && !keeps_gathered(); }
+  bool gathers_each_microbatch() const {
+    return gathers_units() && shards() > 1 && !keeps_gathered();
+  }
   bool reduces_each_microbatch() const {
     return zero_stage >= 2 && shards() > 1 && !keeps_gathered();
   }

@@ -94,10 +94,11 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
   const double chunks = std::max(p * v, static_cast<double>(plan.stage_layers.size()));
   const double passes = info != nullptr && info->splits_backward ? 3 : 2;
   double per_microbatch = passes * chunks + 4 * (chunks - 1);
-  // Alone, each layer is gathered twice, computed in parts and its gradients reduced; under a
-  // pipeline that happens once per step.
-  if (plan.zero_stage == 3 && plan.pipeline_parallel == 1) per_microbatch += 6 * segments;
-  if (plan.zero_stage == 2 && plan.runtime.own_executor) {
+  // Each layer is gathered, computed in parts and its gradients reduced; where what is gathered
+  // stays, once per step.
+  if (plan.gathers_each_microbatch()) {
+    per_microbatch += (plan.gathers_twice() ? 6 : 5) * segments;
+  } else if (plan.zero_stage == 2 && plan.runtime.own_executor) {
     per_microbatch += 4 * segments;  // reduced and added, bucket by bucket
   } else if (plan.zero_stage == 2 && plan.overlap_gradient_reduce) {
     per_microbatch += 2 * segments;

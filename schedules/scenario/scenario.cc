@@ -10,6 +10,7 @@
 #include "schedules/base/shipped.h"
 #include "schedules/base/utf8.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/keys/plan_use.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/open_scenario.h"
@@ -51,6 +52,7 @@ class ScenarioReader {
   }
 
   Result<Scenario> read() {
+    file_runtime_ = runtime_of_file(root_);
     for (const auto step : {&ScenarioReader::override_keys, &ScenarioReader::check,
                             &ScenarioReader::model, &ScenarioReader::cluster, &ScenarioReader::plan,
                             &ScenarioReader::train, &ScenarioReader::variation}) {
@@ -265,7 +267,7 @@ class ScenarioReader {
     const JsonValue* gpus = root_.given("gpus");
     PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
                         .gpus_per_node = scenario_.cluster.gpus_per_node,
-                        .runtime = options_.runtime};
+                        .runtime = options_.runtime.value_or(file_runtime_)};
     if (gpus != nullptr) {
       context.gpus = static_cast<std::int32_t>(gpus->integer);
       context.gpus_line = gpus->line;
@@ -279,6 +281,7 @@ class ScenarioReader {
       if (!member.value.is(JsonKind::Null)) scenario_.given.push_back(member.key);
     }
     if (options_.runtime) scenario_.given.emplace_back("runtime");
+    note_defaults(json);
     if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
     scenario_.run_notes = said_of(root_);
     scenario_.unperformed = std::move(use_.unperformed);
@@ -293,6 +296,18 @@ class ScenarioReader {
          unperformed_pairs(scenario_.model, scenario_.plan, root_, report_.path())) {
       scenario_.unperformed.push_back(std::move(key));
     }
+  }
+
+  void note_defaults(const JsonValue& json) {
+    const Plan& plan = scenario_.plan;
+    std::vector<std::string>& notes = scenario_.plan_notes;
+    const bool by_stage = file_runtime_ != RuntimeTraits{}.name;
+    if (by_stage && !options_.runtime && json.given("runtime") == nullptr) {
+      notes.push_back("plan.runtime is left out: " + plan.runtime.name + " (" + plan.runtime.title +
+                      "), since the file says zero_stage 3");
+    }
+    const std::string experts = has_model_ ? expert_default_note(json, scenario_.model, plan) : "";
+    if (!experts.empty()) notes.push_back(experts);
   }
 
   // Without a cluster there is no node to fill: one replica.
@@ -333,6 +348,7 @@ class ScenarioReader {
   JsonReport report_;
   std::optional<Error> nested_error_;  // of another file
   std::string model_path_, cluster_path_;
+  std::string file_runtime_;  // the default that the file has before anything is set over it
   bool has_model_ = false;
   ConfigUse use_;
   Scenario scenario_;
@@ -347,6 +363,7 @@ std::vector<std::string> Scenario::notes() const {
     const bool own = key.file == path;  // else of the model's own file
     notes.push_back((own ? "" : "model.") + priced_note(key));
   }
+  notes.insert(notes.end(), plan_notes.begin(), plan_notes.end());
   notes.insert(notes.end(), model_notes.begin(), model_notes.end());
   return notes;
 }

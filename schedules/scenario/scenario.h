@@ -44,7 +44,10 @@ struct Scenario {
   std::vector<Unperformed> unperformed;
   std::vector<std::string> model_notes;
   std::vector<std::string> run_notes;  // of the plan, what `run` does otherwise
-  // For the report of a prediction: what was priced instead of what the files say, and model_notes.
+  // Of the plan: the default that was taken for a key where another key decides about it.
+  std::vector<std::string> plan_notes;
+  // For the report of a prediction: what was priced instead of what the files say, plan_notes and
+  // model_notes.
   std::vector<std::string> notes() const;
 };
 
@@ -52,7 +55,8 @@ struct ScenarioOptions {
   std::vector<std::string> overrides;  // --set KEY=VALUE, VALUE is JSON or else a string
   std::optional<std::string> cluster;  // --cluster FILE
   std::optional<std::int32_t> gpus;    // --gpus N
-  std::optional<std::string> runtime;  // default of the command; the file's key wins
+  // Default of the command; the file's key wins. None: as the file says without `overrides`.
+  std::optional<std::string> runtime;
   // `schedule` and `check` can do without: then model.layers is 0 and what needs a model (sequence
   // length, layers per stage, padded vocabulary) is left at 0; cluster.path is empty.
   bool needs_model = true, needs_cluster = true;

@@ -299,17 +299,19 @@ double clock_of(const Cluster& cluster, const Layout& layout, const ComputeCosts
   const double idle = static_cast<double>(plan.pipeline_parallel - 1) /
                       (std::max(1, plan.microbatches()) * std::max(1, plan.virtual_stages));
   use.other_ns = busy_ns * (1 + idle) - use.tensor_ns;
-  if (plan.zero_stage == 3 && plan.pipeline_parallel == 1 && collectives) {
+  if (plan.gathers_each_microbatch() && collectives) {
     std::int64_t parameters = 0;
     for (const ParameterTensor& tensor :
          segment_parameters(layout, SegmentKind::Layer, model.layers - 1)) {
       parameters += tensor.elements;
     }
+    const int gathers = plan.gathers_twice() ? 2 : 1;
     const auto ns = [&](NodeKind kind, std::int64_t bytes) {
       return static_cast<double>(collectives(kind, Axis::Data, Bytes{bytes}).time.value);
     };
-    use.other_ns += costs.scalars.overlap_slowdown * (2 * ns(NodeKind::AllGather, 2 * parameters) +
-                                                      ns(NodeKind::ReduceScatter, 4 * parameters));
+    use.other_ns +=
+        costs.scalars.overlap_slowdown * (gathers * ns(NodeKind::AllGather, 2 * parameters) +
+                                          ns(NodeKind::ReduceScatter, 4 * parameters));
   }
   return sustained_clock(costs.scalars, use, cluster.gpu.tdp_w);
 }

@@ -38,6 +38,8 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order) {
   MemoryReport report;
   report.capacity = cluster.capacity().value;
+  report.gradient_copy =
+      profile.fp32_gradients_at_step && layout.plan.precision.gradients < 4 ? 4 : 0;
   const ReplaySetup setup =
       replay_setup(profile, layout, cluster.gpu.compute_capability.value_or(0), order);
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
@@ -58,14 +60,9 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
   return report;
 }
 
-std::string profile_runtime(const Plan& plan) {
-  const bool sixteen_bit_shards = plan.zero_stage == 3 && plan.precision.parameters < 4;
-  return sixteen_bit_shards ? RuntimeTraits{}.name : plan.runtime.name;
-}
-
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
                                     const Schedule& order) {
-  Result<MemoryProfile> profile = read_memory_profile(profile_runtime(layout.plan));
+  Result<MemoryProfile> profile = read_memory_profile(layout.plan.runtime.name);
   if (!profile) return profile.error();
   return predict_memory(profile.value(), layout, cluster, order);
 }

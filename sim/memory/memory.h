@@ -98,6 +98,8 @@ struct MemoryReport {
   // [B] a node's memory over its ranks; empty: not known
   std::optional<std::int64_t> host_capacity;
   std::vector<RankMemory> ranks;  // per row of the schedule
+  // [B] per parameter of the fp32 copies of gradients that the update makes, part of `optimizer`.
+  std::int32_t gradient_copy = 0;
   std::string note;  // what the reader should hear of it (zero_order.h), filled by who reports
   std::optional<NearestPlan> instead;  // of a plan that does not fit; filled by who reports
 
@@ -110,11 +112,7 @@ struct MemoryReport {
 // per stage of the order.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order);
-// The name of the profile that a plan needs: its runtime's, but Megatron's where ZeRO-3 shards
-// 16-bit parameters beside a separate master copy: torch's FSDP keeps fp32 shards, Megatron's own
-// FSDP and DeepSpeed (which train Megatron's model code) do not.
-std::string profile_runtime(const Plan& plan);
-// The same with the profile of profile_runtime(plan), which is read.
+// The same with the profile of the plan's runtime, which is read.
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
                                     const Schedule& order);
 

@@ -88,7 +88,6 @@ class ProfileReader {
   void states(const JsonValue& in) {
     profile_.contiguous_gradients = in.given("contiguous_gradients")->boolean;
     profile_.contiguous_parameters_from = small(in, "contiguous_parameters_from_zero_stage");
-    profile_.gather_units_from = small(in, "gather_units_from_zero_stage");
     profile_.fp32_gradients_at_step = in.given("fp32_gradients_at_step")->boolean;
     profile_.moments_at_first_step = in.given("moments_at_first_step")->boolean;
     profile_.default_dropout = in.given("default_dropout")->number;

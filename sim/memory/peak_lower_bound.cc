@@ -17,7 +17,7 @@ namespace {
 // What is there all the time from the second step on, without what is gathered.
 std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters) {
   const Precision& bytes = plan.precision;
-  const bool gathers = plan.zero_stage >= profile.gather_units_from;
+  const bool gathers = plan.holds_shards();
   // Experts may have more replicas than the dense tensors: a bound from below takes the larger.
   const Shards shards(plan);
   const std::int64_t shard = parameters / std::max(shards.dense, shards.experts);

@@ -137,7 +137,7 @@ struct HardwareTables {
 
   // REQUIRES: one of the runtimes that were asked for.
   const MemoryProfile& profile(const Plan& plan) const {
-    const auto found = memory.find(profile_runtime(plan));
+    const auto found = memory.find(plan.runtime.name);
     assert(found != memory.end());
     return found->second;
   }

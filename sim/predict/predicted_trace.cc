@@ -46,7 +46,7 @@ std::map<OpSignature, std::pair<std::int64_t, std::int64_t>> spans_of(const Pred
 // alive at once stands for all of it.
 void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
                          const Cluster& cluster) {
-  const Result<MemoryProfile> profile = read_memory_profile(profile_runtime(p.plan));
+  const Result<MemoryProfile> profile = read_memory_profile(p.plan.runtime.name);
   if (!profile) return;
   const Layout layout(scenario.model, p.plan);
   ReplaySetup setup =

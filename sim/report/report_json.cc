@@ -76,6 +76,10 @@ Json memory_json(const Prediction& p) {
     if (rank.parts.experts > 0) ranks.items().back()["parts"]["experts"] = rank.parts.experts;
   }
   json["ranks"] = std::move(ranks);
+  json["bytes_per_parameter"] = {{"parameters", p.plan.precision.parameters},
+                                 {"gradients", gradient_bytes(p.plan)},
+                                 {"optimizer", p.plan.precision.optimizer},
+                                 {"gradient_copies", m.gradient_copy}};
   json["note"] = m.note.empty() ? Json(nullptr) : Json(m.note);
   if (p.resident) {
     json["arenas_bytes"] = p.resident->arenas;

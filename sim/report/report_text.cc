@@ -36,6 +36,38 @@ std::string joules(double j) {
   return fmt::format("{:.1f} J", j);
 }
 
+// How many bytes a parameter has, and why: what the sums of the literature (2 + 2 + 12 in fp16) are
+// held against.
+std::string bytes_of_parameter(const Prediction& p) {
+  const Plan& plan = p.plan;
+  const Precision& bytes = plan.precision;
+  const std::int32_t gradient = gradient_bytes(plan);
+  const bool own_master = bytes.parameters == 4 && bytes.optimizer == 8;
+  std::string text = fmt::format(
+      "  per parameter: {} bytes + {} of gradient{} + {} of optimizer", bytes.parameters, gradient,
+      bytes.parameters < 4 && gradient == 4 ? " (summed in fp32)" : "", bytes.optimizer);
+  if (plan.optimizer != Optimizer::AdamW) {
+    text += " as AdamW; " + std::string(name_of(plan.optimizer)) + " has less";
+  } else if (own_master) {
+    text += plan.holds_shards() ? " (moments; the fp32 shard is the master copy)" : " (moments)";
+  } else if (bytes.optimizer == 12) {
+    text += " (fp32 copy 4, moments 8)";
+  }
+  text += '\n';
+  if (p.memory.gradient_copy > 0) {
+    text +=
+        fmt::format("    and {} while it updates: gradients copied to fp32, counted as optimizer\n",
+                    p.memory.gradient_copy);
+  }
+  if (plan.zero_stage > 0 && plan.shards() > 1) {
+    constexpr std::array<std::string_view, 3> kDivided{"the optimizer's",
+                                                       "gradient's and optimizer's", "all of them"};
+    text += fmt::format("    ZeRO-{} divides {} by {}\n", plan.zero_stage,
+                        kDivided[static_cast<std::size_t>(plan.zero_stage - 1)], plan.shards());
+  }
+  return text;
+}
+
 std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
@@ -62,6 +94,7 @@ std::string memory_lines(const Prediction& p) {
                         bytes(rank.peak_allocated), bytes(rank.peak_reserved),
                         bytes(rank.peak_device), peak_words(p, r), filled);
   }
+  text += bytes_of_parameter(p);
   if (m.host > 0) {
     text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
     if (m.host_capacity) {
@@ -100,6 +133,10 @@ std::string band_lines(const Prediction& p) {
 }
 
 }  // namespace
+
+std::int32_t gradient_bytes(const Plan& plan) {
+  return plan.runtime.own_executor ? 4 : plan.precision.gradients;
+}
 
 std::string layout_of(const Plan& plan) {
   std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);

@@ -57,7 +57,7 @@ Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m,
   }
   // A fused weight gradient reads and writes the sum of the micro-batches in its own type.
   const bool adds =
-      role == GemmRole::WeightGradient && plan.zero_stage < 3 && plan.accumulates_in_product();
+      role == GemmRole::WeightGradient && !plan.gathers_units() && plan.accumulates_in_product();
   const std::int64_t written = adds ? 2 * plan.precision.gradients : s.element;
   Node& node = add(kernel, name, batch * (s.element * (m * k + k * n) + written * m * n), phase, 2);
   node.fp8 = fp8;

@@ -112,7 +112,7 @@ bool unsharded(const Plan& plan) {
   return plan.zero_stage == 0;
 }
 bool sharded(const Plan& plan) {
-  return plan.zero_stage == 3;
+  return plan.gathers_units();
 }
 bool whole_experts(const Plan& plan) {
   return plan.expert_parallel == 1 && plan.expert_tensor_parallel == 1;
@@ -401,17 +401,19 @@ constexpr std::array kPlanRows{
             .idle = {{{attention_core_alone, keeps_no_scores,
                        "fused attention keeps no scores, and computes them again in any case"}}},
             .smaller = more_recomputation},
-    PlanRow{.key = {.name = "precision",
-                    .types = kString | kObject,
-                    .choices = kComputeTypeNames,
-                    .members = &kPrecision,
-                    .searchable = true,
-                    .about = "types of parameters, gradients, optimizer and products"},
-            .run = said("", "", "what the device has instead"),
-            .text = plan_values::precision,
-            .idle = {{{[](const JsonValue& value) { return value.text == "fp16"; }, sharded,
-                       "zero_stage 3 keeps the same bytes in fp16 as in bf16: 4 + 4 + 8 sharded, "
-                       "gathered in 2"}}}},
+    PlanRow{
+        .key = {.name = "precision",
+                .types = kString | kObject,
+                .choices = kComputeTypeNames,
+                .members = &kPrecision,
+                .searchable = true,
+                .about = "types of parameters, gradients, optimizer and products"},
+        .run = said("", "", "what the device has instead"),
+        .text = plan_values::precision,
+        .idle = {{{[](const JsonValue& value) { return value.text == "fp16"; },
+                   [](const Plan& p) { return sharded(p) && p.runtime.shards_master_parameters; },
+                   "the runtime's shards have the same bytes in fp16 as in bf16: 4 + 4 + 8, "
+                   "gathered in 2"}}}},
     PlanRow{.key = choice("optimizer", kOptimizerNames,
                           "adamw, with moments in 8 bit, or muon for matrices"),
             .run = priced(R"(null | "adamw")", R"("muon")", "another optimizer's update is priced"),
@@ -472,18 +474,20 @@ constexpr std::array kPlanRows{
             .field = &Plan::bucket_bytes,
             .text = [](const Plan& p) { return nonzero(p.bucket_bytes); },
             .idle = {{{any, [](const Plan& p) { return !one_replica(p) && sharded(p); },
-                       "zero_stage 3 gathers and reduces layer by layer"}}}},
-    PlanRow{.key = {.name = "prefetch",
-                    .types = kInteger,
-                    .min = 0,
-                    .max = 65536,
-                    .searchable = true,
-                    .about = "units gathered ahead (ZeRO-3)"},
-            .field = &Plan::prefetch,
-            .idle = {{{any, [](const Plan& p) { return !sharded(p); },
-                       "only zero_stage 3 gathers parameters ahead"},
-                      {any, [](const Plan& p) { return sharded(p) && !p.overlap_parameter_gather; },
-                       "overlap.parameter_gather is false: nothing is gathered ahead"}}}},
+                       "sharded parameters are gathered and reduced layer by layer"}}}},
+    PlanRow{
+        .key = {.name = "prefetch",
+                .types = kInteger,
+                .min = 0,
+                .max = 65536,
+                .searchable = true,
+                .about = "units gathered ahead (ZeRO-3)"},
+        .field = &Plan::prefetch,
+        .idle = {{{any, [](const Plan& p) { return !p.holds_shards(); },
+                   "only sharded parameters (zero_stage 3) are gathered ahead"},
+                  {any,
+                   [](const Plan& p) { return p.holds_shards() && !p.overlap_parameter_gather; },
+                   "overlap.parameter_gather is false: nothing is gathered ahead"}}}},
     PlanRow{
         .key = {.name = "runtime",
                 .types = kString,

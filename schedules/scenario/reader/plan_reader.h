@@ -20,8 +20,9 @@ struct PlanContext {
   const Transformer* model = nullptr;  // nullptr: a schedule alone; what needs a model is left out
   std::optional<std::int32_t> gpus;    // the scenario's `gpus`, where given
   std::int32_t gpus_line = 0;
-  std::int32_t gpus_per_node = 1;               // default of `gpus` where nothing says more
-  std::optional<std::string> runtime;           // default of the command; the plan's key wins
+  std::int32_t gpus_per_node = 1;  // default of `gpus` where nothing says more
+  // Default of the command, or what default_runtime says of the file; the plan's key wins.
+  std::optional<std::string> runtime;
   std::span<const RuntimeTraits> runtimes{};    // read before, by name; others are read from files
   std::span<const MeasuredRouting> routings{};  // read before, by path; others likewise
 };
@@ -30,6 +31,10 @@ struct PlanContext {
 // the report has the error. `warnings` gets what the user should hear though nothing is wrong.
 Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
                   std::vector<std::string>& warnings);
+
+// What `runtime` is where a scenario's document names none (default_runtime): of a list of stages
+// the lowest counts. Asked before anything is set over the document.
+std::string runtime_of_file(const JsonValue& scenario);
 
 // Whether the plan's transfers overlap, which may depend on its chunks: again where these are
 // chosen later.

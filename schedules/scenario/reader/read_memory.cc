@@ -36,8 +36,7 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
         "offload", "activations of a sequence in slices stay on the device: later slices read them",
         true);
   }
-  plan.pad_vocabulary_to =
-      keys.integer("pad_vocabulary_to", plan.zero_stage == 3 ? 1 : plan.runtime.pad_vocabulary_to);
+  plan.pad_vocabulary_to = keys.integer("pad_vocabulary_to", plan.runtime.pad_vocabulary_to);
   if (keys.context.model == nullptr) return;
   const std::int64_t multiple = plan.pad_vocabulary_to * plan.tensor_parallel;
   plan.padded_vocabulary = (keys.context.model->vocabulary + multiple - 1) / multiple * multiple;

@@ -27,7 +27,8 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
   }
   if (given_precision != nullptr) to.name = given_precision->text;
   to.compute = enum_of<ComputeType>(to.name, kComputeTypeNames);
-  const bool whole = to.compute == ComputeType::Fp32 || plan.zero_stage == 3;
+  const bool sharded = plan.gathers_units() && plan.runtime.shards_master_parameters;
+  const bool whole = to.compute == ComputeType::Fp32 || sharded;
   if (whole) {  // parameters are their own master copy
     to.parameters = to.gradients = 4;
     to.optimizer = 8;

@@ -5,15 +5,28 @@
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/reader/given_keys.h"
+#include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/reader/plan_steps.h"
 
 namespace rehearse {
 namespace {
 
+// The stage of ZeRO that a document's value says, of a list or {"min", "max"} the lowest.
+std::int64_t lowest_stage(const JsonValue& value) {
+  if (value.is(JsonKind::Integer)) return value.integer;
+  if (value.is(JsonKind::Object)) {
+    const JsonValue* least = value.given("min");
+    return least == nullptr ? 0 : lowest_stage(*least);
+  }
+  std::int64_t lowest = value.items.empty() ? 0 : 3;
+  for (const JsonValue& item : value.items) lowest = std::min(lowest, lowest_stage(item));
+  return lowest;
+}
+
 void read_profile(const GivenKeys& keys, Plan& plan) {
   const JsonValue* named = keys.given("runtime");
-  const std::string usual(default_runtime(plan.zero_stage));
-  const std::string name = named != nullptr ? named->text : keys.context.runtime.value_or(usual);
+  const std::string name =
+      named != nullptr ? named->text : keys.context.runtime.value_or(RuntimeTraits{}.name);
   const auto known = std::ranges::find(keys.context.runtimes, name, &RuntimeTraits::name);
   if (known != keys.context.runtimes.end()) {
     plan.runtime = *known;
@@ -33,7 +46,22 @@ void refuse_predictions(const GivenKeys& keys, const Plan& plan) {
             true);
 }
 
+void refuse_stage(const GivenKeys& keys, const Plan& plan) {
+  if (plan.pipeline_parallel == 1 || plan.zero_stage <= plan.runtime.pipeline_zero_stage) return;
+  keys.fail("zero_stage", number(plan.zero_stage) + " with pipeline_parallel " +
+                              number(plan.pipeline_parallel) + ": runtime " + plan.runtime.name +
+                              " runs a pipeline with zero_stage " +
+                              number(plan.runtime.pipeline_zero_stage) + " at most");
+}
+
 }  // namespace
+
+std::string runtime_of_file(const JsonValue& scenario) {
+  const JsonValue* plan = scenario.is(JsonKind::Object) ? scenario.given("plan") : nullptr;
+  const JsonValue* stage =
+      plan != nullptr && plan->is(JsonKind::Object) ? plan->given("zero_stage") : nullptr;
+  return std::string(default_runtime(stage == nullptr ? 0 : lowest_stage(*stage)));
+}
 
 // The profile, and what the plan says over it. Our executor is what it is: a plan that asks it for
 // something else is refused, here if it names the runtime, else by `run` (plan_use.cc); whoever
@@ -41,6 +69,7 @@ void refuse_predictions(const GivenKeys& keys, const Plan& plan) {
 void read_runtime(const GivenKeys& keys, Plan& plan) {
   read_profile(keys, plan);
   refuse_predictions(keys, plan);
+  refuse_stage(keys, plan);
   RuntimeTraits& traits = plan.runtime;
   const RuntimeTraits of_profile = traits;
   for (const TraitRow& row : kTraitRows) {

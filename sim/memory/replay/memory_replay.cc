@@ -74,7 +74,7 @@ class RowReplay {
         ledger_(capacity),
         state_(*setup.profile, setup.layout.plan,
                row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
-               order_.microbatches * order_.slices, pipelined_,
+               order_.microbatches * order_.slices,
                script_flags(*setup.profile, setup.layout, /*experts=*/false), ledger_) {
     plan_stages();
     const bool offloads = setup.layout.plan.offload == OffloadMode::Activations;

@@ -20,8 +20,8 @@ std::int64_t experts_of(const std::vector<UnitTensors>& units) {
 }  // namespace
 
 ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
-                             std::vector<UnitTensors> units, std::int32_t backwards, bool pipelined,
-                             Flags flags, Ledger& ledger)
+                             std::vector<UnitTensors> units, std::int32_t backwards, Flags flags,
+                             Ledger& ledger)
     : profile_(profile),
       plan_(plan),
       units_(std::move(units)),
@@ -29,8 +29,9 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
       ledger_(ledger),
       shards_(plan),
       backwards_per_step_(backwards),
-      gathers_(plan.zero_stage >= profile.gather_units_from),
-      whole_step_(pipelined),
+      gathers_(plan.holds_shards()),
+      whole_step_(plan.keeps_gathered()),
+      has_root_(plan.pipeline_parallel == 1 || whole_step_),
       optimizer_list_(profile.optimizer_list.holds(flags)) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (units_[u].kind == SegmentKind::Layer) last_layer_ = u;
@@ -123,12 +124,13 @@ void ResidentState::optimizer_step(bool first) {
 void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
   if (!gathers_) return;
   finish_gather(unit);
-  if (next >= 0 && plan_.prefetch > 0 && !by_tensor()) start_gather(static_cast<std::size_t>(next));
+  const bool ahead = plan_.overlap_parameter_gather && plan_.prefetch > 0;
+  if (next >= 0 && ahead && !by_tensor()) start_gather(static_cast<std::size_t>(next));
 }
 
 void ResidentState::leave_forward(std::size_t unit) {
-  const bool whole_unit =
-      !whole_step_ && plan_.zero_stage >= 3 && !is_root(unit) && unit != last_layer_;
+  const bool comes_back = has_root_ && (is_root(unit) || unit == last_layer_);
+  const bool whole_unit = plan_.gathers_twice() && !comes_back;
   if (gathers_ && (whole_unit || by_tensor())) ledger_.free(unit_[unit].gathered);
 }
 
@@ -136,7 +138,7 @@ void ResidentState::leave_backward(std::size_t u) {
   ++backwards_[u];
   if (!gathers_) {
     if (!profile_.contiguous_gradients) return keep_gradients(u);
-    if (plan_.zero_stage == 2) {  // a bucket of the unit is reduced and dropped
+    if (plan_.reduces_each_microbatch()) {  // a bucket of the unit is reduced and dropped
       Handle bucket =
           ledger_.allocate(units_[u].total * plan_.precision.gradients, MemoryPart::Gradients);
       ledger_.free(bucket);
@@ -150,7 +152,7 @@ void ResidentState::leave_backward(std::size_t u) {
   }
   if (whole_step_) {
     sum_unsharded(u, gradients);
-  } else if (is_root(u)) {
+  } else if (has_root_ && is_root(u)) {
     collect_root(u, gradients);
   } else {
     reduce(u, units_[u].total, units_[u].experts, gradients);
@@ -171,7 +173,7 @@ void ResidentState::keep_gradients(std::size_t u) {
       ledger_.free(gradient);
     }
   }
-  if (plan_.zero_stage == 2) reduce(u, units_[u].total, units_[u].experts, kept);
+  if (plan_.reduces_each_microbatch()) reduce(u, units_[u].total, units_[u].experts, kept);
 }
 
 void ResidentState::skip_backwards(std::int32_t count) {

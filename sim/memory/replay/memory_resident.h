@@ -16,10 +16,9 @@ namespace rehearse::sim {
 
 class ResidentState {
  public:
-  // `backwards`: how often a unit runs backward per step; `pipelined`: the row has neighbours, so
-  // that gathered parameters stay and gradients are summed unsharded for the whole step.
+  // `backwards`: how often a unit runs backward per step.
   ResidentState(const MemoryProfile& profile, const Plan& plan, std::vector<UnitTensors> units,
-                std::int32_t backwards, bool pipelined, Flags flags, Ledger& ledger);
+                std::int32_t backwards, Flags flags, Ledger& ledger);
 
   void build();  // model and optimizer as they are before the first step, without moments
   void create_moments();
@@ -67,7 +66,10 @@ class ResidentState {
   Shards shards_;
   std::int32_t backwards_per_step_;
   bool gathers_;
-  bool whole_step_;
+  bool whole_step_;  // what is gathered stays, and gradients are summed unsharded, for the step
+  // Embedding and head are one unit, gathered like the last layer until its backward. Under a
+  // pipeline that gathers for every micro-batch each unit goes with its pass.
+  bool has_root_;
   bool optimizer_list_;
   std::size_t last_layer_ = static_cast<std::size_t>(-1);
   // The root unit (embedding and head) is reduced when all of its gradients are there.

@@ -333,7 +333,7 @@ class MeshEstimator {
         load.buckets = static_cast<std::int32_t>(std::clamp<std::int64_t>(
             plan.precision.gradients * load.parameters / plan.bucket_bytes, 1, 1000));
       }
-      if (plan.zero_stage == 3 && plan.pipeline_parallel == 1) {
+      if (plan.gathers_each_microbatch()) {
         const auto& unit = traffic(kind, plan, tables.layer_parameters());
         load.unit_reduce = unit[1];
         load.unit_gather = unit[2];
@@ -406,8 +406,9 @@ class MeshEstimator {
       double tail = load.update;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
         const double units = load.segments[kDense] + load.segments[kExpert] + 1;
+        const double again = plan.gathers_twice() ? load.unit_gather : 0;
         forward = pace(load.unit_gather * units, forward, costs.slowdown);
-        backward = pace((load.unit_gather + load.unit_reduce) * units, backward, costs.slowdown);
+        backward = pace((again + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
       } else if (plan.replicas() > 1) {
         const double times_reduced = plan.reduces_each_microbatch() ? m : 1;

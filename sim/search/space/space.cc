@@ -246,14 +246,9 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
     if (!has_parts(space)) member_of(plan, "recompute") = {};
     for (const JsonValue& parallel : sequence) {
       member_of(plan, "sequence_parallel") = parallel;
-      bool fresh = true, fresh_sharded = true;
-      std::int32_t kind_sharded = 0, kind_whole = 0;
+      std::array<std::int32_t, 2> kinds{-1, -1};  // whole parameters, units of shards
       for (const JsonValue& stage : stages) {
         member_of(plan, "zero_stage") = stage;
-        const bool sharded = stage.integer == 3;
-        bool& is_new = sharded ? fresh_sharded : fresh;
-        if (is_new) (sharded ? kind_sharded : kind_whole) = ++kind;
-        is_new = false;
         for (const ScheduleChoice& choice : schedules) {
           member_of(plan, "schedule") = choice.name;
           member_of(plan, "virtual_stages") = choice.chunks;
@@ -262,6 +257,7 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
           const PlanContext context{.model = &space.base.model,
                                     .gpus = static_cast<std::int32_t>(gpus),
                                     .gpus_per_node = space.base.cluster.gpus_per_node,
+                                    .runtime = space.runtime,
                                     .runtimes = space.runtimes,
                                     .routings = space.routings};
           Plan resolved = resolve_plan(plan, context, report, warnings);
@@ -277,7 +273,9 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
             }
             continue;
           }
-          found.push_back({std::move(resolved), sharded ? kind_sharded : kind_whole});
+          std::int32_t& own = kinds[resolved.gathers_units() ? 1 : 0];
+          if (own < 0) own = ++kind;
+          found.push_back({std::move(resolved), own});
         }
       }
     }

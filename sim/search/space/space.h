@@ -31,8 +31,9 @@ struct Space {
   std::string model_json;        // the model as a scenario says it: an absolute path, or the object
   std::vector<SpaceKey> lists;   // keys with several values, in the order of the file
   std::vector<SpaceKey> ranges;  // keys with {"min", "max"}: the two bounds
-  std::vector<RuntimeTraits> runtimes;    // of every plan, read once
-  std::vector<MeasuredRouting> routings;  // files that expert_routing names, likewise
+  std::string runtime = RuntimeTraits{}.name;  // of plans that name none, whatever their zero_stage
+  std::vector<RuntimeTraits> runtimes;         // of every plan, read once
+  std::vector<MeasuredRouting> routings;       // files that expert_routing names, likewise
   // A plan that none of them can launch is left out; empty: every plan is tried.
   std::vector<Framework> frameworks;
   std::optional<std::int32_t> gpus;  // what the scenario says; none: one node, or the given sizes
@@ -63,7 +64,8 @@ std::vector<std::string> framework_runtimes(const Space& space);
 struct PlanFamily {
   Plan plan;              // resolved, micro_batch_auto
   std::int32_t kind = 0;  // families of a mesh with equal kind have equal bodies: they differ in
-                          // schedule, virtual stages and ZeRO stages below 3 alone
+                          // schedule, virtual stages and ZeRO stages alone, on one side of
+                          // Plan::gathers_units
 };
 
 // The sizes of the mesh that the plan fixes to one value: "tensor_parallel 2, data_parallel 8";

@@ -32,6 +32,7 @@ class SpaceReader {
 
   Result<Space> read() {
     if (!root_.is(JsonKind::Object)) return parse_scenario("[]", path_, 1, options_).error();
+    space_.runtime = options_.runtime.value_or(runtime_of_file(root_));
     ScenarioOptions rest = options_;
     rest.overrides.clear();
     for (const std::string& text : options_.overrides) {
@@ -158,7 +159,7 @@ class SpaceReader {
       }
       return space_.runtimes.emplace_back(std::move(made).value()).name;
     };
-    for (const std::int32_t stage : {0, 3}) read(std::string(default_runtime(stage)), 0);
+    space_.runtime = read(space_.runtime, 0);
     for (JsonMember& member : space_.plan.members) {
       if (member.key != "runtime" || member.value.is(JsonKind::Null)) continue;
       member.value.text = read(member.value.text, member.line);

@@ -53,7 +53,10 @@ TEST_F(RuntimeFiles, MegatronsAreTheDefaults) {
 TEST_F(RuntimeFiles, EveryTraitIsRead) {
   for (const KeySpec& key : find_key(runtime_key_table(), "traits")->members->keys) {
     std::vector<std::string> values{"true", "false"};
-    if (key.types == kInteger) values = {"7", "8"};
+    if (key.types == kInteger) {
+      const auto least = static_cast<int>(key.min);
+      values = {std::to_string(least), std::to_string(least + 1)};
+    }
     if (key.types == kArray) values = {R"(["norm"])", R"(["rope"])"};
     if (key.types == kString) values = {json_quoted(key.choices[0]), json_quoted(key.choices[1])};
     std::vector<RuntimeTraits> read;
@@ -64,6 +67,19 @@ TEST_F(RuntimeFiles, EveryTraitIsRead) {
     }
     EXPECT_NE(read[0], read[1]) << key.name;
   }
+}
+
+// The stage from which units are gathered stands among the states of memory, and holds for the
+// order of collectives too.
+TEST_F(RuntimeFiles, OrderAndMemoryGatherFromTheSameStage) {
+  EXPECT_EQ(runtime_named("megatron").gather_units_from, 3);
+  EXPECT_EQ(runtime_named("fsdp").gather_units_from, 2);
+  EXPECT_EQ(runtime_named("torchtitan").gather_units_from, 2);
+  const std::string path = file("never.json", R"(, "base": "fsdp", "states": {
+      "contiguous_gradients": true, "contiguous_parameters_from_zero_stage": 1,
+      "gather_units_from_zero_stage": 9, "fp32_gradients_at_step": true,
+      "moments_at_first_step": false, "default_dropout": 0})");
+  EXPECT_EQ(read_runtime(path, "").value().gather_units_from, 9);
 }
 
 TEST_F(RuntimeFiles, SaysOverItsBaseAndKeepsTheRest) {

@@ -60,7 +60,9 @@ TEST(PlanNotes, WhatIsSaidToChangeNothingChangesNothing) {
       {"plan.data_parallel_algorithm=parameter_server",
        "plan.data_parallel_algorithm=all_reduce",
        {"gpus=1"}},
-      {"plan.precision=fp16", "plan.precision=bf16", {"gpus=4", "plan.zero_stage=3"}},
+      {"plan.precision=fp16",
+       "plan.precision=bf16",
+       {"gpus=4", "plan.runtime=fsdp", "plan.zero_stage=3"}},
       {"plan.recompute=selective", "plan.recompute=none", {"gpus=4"}},
       {"plan.recompute=[\"attention_core\"]", "plan.recompute=none", {"gpus=4"}},
   };

@@ -244,6 +244,13 @@ TEST(PlanPrecision, IsBytesPerParameterAndAType) {
       {R"("precision": "fp8")", 2, 4, 12, ComputeType::Fp8},
       {R"("precision": "bf16", "zero_stage": 3)", 4, 4, 8, ComputeType::Bf16},
       {R"("precision": "fp8", "zero_stage": 3)", 4, 4, 8, ComputeType::Fp8},
+      // FSDP's shards are the master copy; Megatron's and DeepSpeed's lie beside one.
+      {R"("zero_stage": 2, "runtime": "fsdp")", 4, 4, 8, ComputeType::Bf16},
+      {R"("zero_stage": 1, "runtime": "fsdp")", 2, 4, 12, ComputeType::Bf16},
+      {R"("zero_stage": 3, "runtime": "rehearse")", 4, 4, 8, ComputeType::Bf16},
+      {R"("zero_stage": 3, "runtime": "megatron")", 2, 4, 12, ComputeType::Bf16},
+      {R"("zero_stage": 3, "runtime": "megatron_deepspeed", "precision": "fp16")", 2, 2, 12,
+       ComputeType::Fp16},
       {R"("precision": {"parameters": 2, "gradients": 2, "optimizer": 12})", 2, 2, 12,
        ComputeType::Bf16},
       {R"("precision": {"compute": "fp16"})", 2, 4, 12, ComputeType::Fp16},
@@ -329,6 +336,12 @@ TEST(PlanDropout, OfRehearseIsThatOfTheResidual) {
 
 TEST(PlanRuntime, IsTheKeysThenTheCommandsThenFsdpForZero3) {
   EXPECT_EQ(plan(R"("zero_stage": 3)").runtime.name, "fsdp");
+  // A stage that is set over the file keeps the file's.
+  EXPECT_EQ(read("", "", kTiny, {.overrides = {"plan.zero_stage=3"}}).plan.runtime.name,
+            "megatron");
+  EXPECT_EQ(
+      read(R"("zero_stage": 3)", "", kTiny, {.overrides = {"plan.zero_stage=0"}}).plan.runtime.name,
+      "fsdp");
   EXPECT_EQ(read(R"("zero_stage": 3)", "", kTiny, {.runtime = "rehearse"}).plan.runtime.name,
             "rehearse");
   EXPECT_EQ(read(R"("runtime": "megatron")", "", kTiny, {.runtime = "rehearse"}).plan.runtime.name,
@@ -393,6 +406,9 @@ TEST(PlanOverlap, OfTransfersIsTheProfiles) {
 TEST(PlanVocabulary, IsPaddedAsTheRuntimeDoes) {
   EXPECT_EQ(plan(R"("tensor_parallel": 8)").padded_vocabulary, 51200);
   EXPECT_EQ(plan(R"("tensor_parallel": 8, "zero_stage": 3)").padded_vocabulary, 50264);
+  EXPECT_EQ(
+      plan(R"("tensor_parallel": 8, "zero_stage": 3, "runtime": "megatron")").padded_vocabulary,
+      51200);
   EXPECT_EQ(plan(R"("runtime": "rehearse")").padded_vocabulary, 50257);
   EXPECT_EQ(plan(R"("tensor_parallel": 2, "pad_vocabulary_to": 1000)").padded_vocabulary, 52000);
 }

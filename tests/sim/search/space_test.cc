@@ -91,6 +91,34 @@ TEST(Space, LeavesOutNamesForTheSameStep) {
   }
 }
 
+// A stage of ZeRO changes no runtime: all plans have the one that the file has as it stands, and
+// what that refuses with a pipeline is no plan.
+TEST(Space, HasOneRuntimeForEveryStageOfZero) {
+  const auto runtimes = [](const std::string& plan, const ScenarioOptions& options = {}) {
+    std::set<std::string> names;
+    const Result<Space> space = parse_space(small(plan), "space.json", options);
+    EXPECT_TRUE(space) << (space ? "" : space.error().message);
+    for (const Plan& one : all_plans(space.value())) names.insert(one.runtime.name);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(runtimes(R"({"global_batch": 16})"), Names{"megatron"});
+  EXPECT_EQ(runtimes(R"({"global_batch": 16, "zero_stage": [2, 3]})"), Names{"megatron"});
+  EXPECT_EQ(runtimes(R"({"global_batch": 16, "zero_stage": 3})"), Names{"fsdp"});
+  EXPECT_EQ(runtimes(R"({"global_batch": 16, "zero_stage": 3})",
+                     {.overrides = {"plan.zero_stage=[0, 1, 2, 3]"}}),
+            Names{"fsdp"});
+  EXPECT_EQ(runtimes(R"({"global_batch": 16})", {.overrides = {"plan.zero_stage=3"}}),
+            Names{"megatron"});
+  std::int32_t sharded = 0;
+  for (const Plan& plan :
+       all_plans(space_of(small(R"({"global_batch": 16, "runtime": "megatron_deepspeed"})")))) {
+    EXPECT_TRUE(plan.pipeline_parallel == 1 || plan.zero_stage <= 1);
+    sharded += plan.zero_stage >= 2 ? 1 : 0;
+  }
+  EXPECT_GT(sharded, 0);
+}
+
 TEST(Space, GivesEveryPlanOneGlobalBatchWhereNoneIsGiven) {
   const Space space = space_of(small("{}"));
   for (const Plan& plan : all_plans(space)) EXPECT_EQ(plan.global_batch, 8);
