@@ -52,7 +52,8 @@ void print_text(std::string_view text);
 // Whether the name `path` given to `flag`, which writes `ending` (".svg"), ends as another kind of
 // file; false after printing the error.
 bool ends_as(const std::string& path, std::string_view flag, std::string_view ending);
-// Writes by atomic rename; false after printing the error.
-bool write_file(const std::string& path, const std::string& content);
+// Writes by atomic rename. kDone, or the exit code after printing the error: kRunFailed for a disk
+// that is full or fails, kBadInput for a place that cannot be written to.
+int write_file(const std::string& path, const std::string& content);
 
 }  // namespace rehearse::cli

@@ -4,8 +4,10 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,8 +24,34 @@
 
 namespace rehearse::cli {
 
+namespace {
+
+// Names of hundreds of characters are shown by their ends; a path by its file.
+std::string with_short_words(const std::string& message) {
+  constexpr std::size_t kLongest = 300, kBegin = 120, kEnd = 80;
+  const auto whole_character = [&](std::size_t at) {  // of UTF-8
+    while (at > 0 && (static_cast<unsigned char>(message[at]) & 0xC0) == 0x80) --at;
+    return at;
+  };
+  std::string text;
+  for (std::size_t i = 0; i < message.size();) {
+    const std::size_t end = std::min(message.find(' ', i + 1), message.size());
+    if (end - i <= kLongest) {
+      text.append(message, i, end - i);
+    } else {
+      text.append(message, i, whole_character(i + kBegin) - i).append("...");
+      const std::size_t rest = whole_character(end - kEnd);
+      text.append(message, rest, end - rest);
+    }
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace
+
 void print_error(const std::string& message) {
-  std::string line = message;  // names and library texts may hold anything
+  std::string line = with_short_words(message);  // names and library texts may hold anything
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
@@ -69,11 +97,9 @@ bool ends_as(const std::string& path, std::string_view flag, std::string_view en
   return true;
 }
 
-bool write_file(const std::string& path, const std::string& content) {
+int write_file(const std::string& path, const std::string& content) {
   const Result<> written = write_whole(path, content);
-  if (written) return true;
-  print_error(written.error().message);
-  return false;
+  return written ? kDone : fail(written.error());
 }
 
 namespace {
@@ -129,6 +155,7 @@ int main(int argc, char** argv) {
   // and a third of the time goes into clearing fresh pages.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails, as on a full disk
   std::set_terminate(rehearse::cli::end_thrown);
   try {
     const int code = rehearse::cli::run(argc, argv);

@@ -88,7 +88,7 @@ int simulate(const Options& options) {
   if (!options.trace.empty()) {
     const Result<> written =
         write_trace(sim::predicted_trace(prediction, scenario, cluster), options.trace);
-    if (!written) return fail(written.error().message);
+    if (!written) return fail(written.error());
   }
   const std::string text = options.json ? sim::report_json(prediction, scenario, cluster)
                                         : sim::report_text(prediction, scenario, cluster);

@@ -236,9 +236,10 @@ int calibrate(const Options& options) {
 
   const std::string id = std::filesystem::path(out).stem().string();
   const std::string name = std::filesystem::path(out).filename().string();
-  if (!write_file(out, exec::calibration_text(tables, id, REHEARSE_VERSION)) ||
-      !write_file(cluster_file, exec::cluster_text(tables, id + ".cluster", name))) {
-    return kBadInput;
+  for (const auto& [path, content] :
+       {std::pair{out, exec::calibration_text(tables, id, REHEARSE_VERSION)},
+        {cluster_file, exec::cluster_text(tables, id + ".cluster", name)}}) {
+    if (const int code = write_file(path, content); code != kDone) return code;
   }
   const Result<sim::Cluster> cluster = sim::read_cluster({.path = cluster_file});  // as users will
   if (!cluster) return fail(cluster.error().message, kRunFailed);

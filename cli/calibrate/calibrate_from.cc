@@ -141,7 +141,7 @@ int calibrate_from(const CalibrateFrom& options) {
                                          scenario.name, options.from);
   const Result<std::string> text = cluster_text(opened.value(), fit.correction, source);
   if (!text) return fail(text.error().message);
-  if (!write_file(options.out, text.value())) return kBadInput;
+  if (const int code = write_file(options.out, text.value()); code != kDone) return code;
   const Result<sim::Cluster> corrected = sim::read_cluster({.path = options.out});  // as users will
   if (!corrected) return fail(corrected.error().message);
 

@@ -195,9 +195,10 @@ int plan(const Options& options) {
     answer.saved.clear();
   } else {
     answer.best = search.result.best.front();
-    if (!options.save.empty() &&
-        !write_file(options.save, sim::scenario_text(search.space, *answer.best, answer.model))) {
-      return kBadInput;
+    if (!options.save.empty()) {
+      const int code =
+          write_file(options.save, sim::scenario_text(search.space, *answer.best, answer.model));
+      if (code != kDone) return code;
     }
   }
   print_text(options.json ? answer_json(answer) : answer_text(answer));

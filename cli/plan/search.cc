@@ -82,8 +82,8 @@ class ProgressLine {
 };
 
 // DIR/plan-01.json ..., with cluster and GPUs in the name where there are several.
-bool save_plans(const Options& options, const sim::Space& space, const sim::SearchCase& one,
-                bool single) {
+int save_plans(const Options& options, const sim::Space& space, const sim::SearchCase& one,
+               bool single) {
   std::error_code failed;
   std::filesystem::create_directories(options.save, failed);
   std::int32_t number = 0;
@@ -96,9 +96,10 @@ bool save_plans(const Options& options, const sim::Space& space, const sim::Sear
                      std::to_string(one.gpus) + "-plan-";
     const std::string path = options.save + "/" + prefix + rank + ".json";
     const std::string name = space.base.name + ": " + sim::layout_text(found.plan);
-    if (!write_file(path, sim::scenario_text(space, found, name))) return false;
+    const int code = write_file(path, sim::scenario_text(space, found, name));
+    if (code != kDone) return code;
   }
-  return true;
+  return kDone;
 }
 
 // What of the space is searched: what the framework named can launch, or without one what some
@@ -186,8 +187,9 @@ int search(const Options& options) {
                                            one.goodput, one.usd_per_gpu_hour);
           }
         }
-        if (!options.save.empty() && !save_plans(options, space, one, single)) {
-          return kBadInput;
+        if (!options.save.empty()) {
+          const int code = save_plans(options, space, one, single);
+          if (code != kDone) return code;
         }
         if (report.cases.empty()) {
           report.name = space.base.name;
@@ -208,7 +210,11 @@ int search(const Options& options) {
   std::int64_t plans = 0;
   for (const sim::SearchCase& one : report.cases) plans += one.result.plans;
   report.plans_per_s = static_cast<double>(plans) / report.wall_s;
-  if (!options.svg.empty() && !write_file(options.svg, sim::search_svg(report))) return kBadInput;
+  if (!options.svg.empty()) {
+    if (const int code = write_file(options.svg, sim::search_svg(report)); code != kDone) {
+      return code;
+    }
+  }
   const std::string text = options.json  ? sim::search_json(report, *first)
                            : options.csv ? sim::search_csv(report)
                                          : sim::search_text(report);

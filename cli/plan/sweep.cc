@@ -198,8 +198,9 @@ int sweep(const Sweep& sweep) {
   print_text(sweep.json  ? json_of(key, all).dump(2) + "\n"
              : sweep.csv ? csv_of(key, all)
                          : text_of(key, all));
-  if (!sweep.svg.empty() && !write_file(sweep.svg, svg_of(base.value().scenario.name, key, all))) {
-    return kBadInput;
+  if (!sweep.svg.empty()) {
+    const int code = write_file(sweep.svg, svg_of(base.value().scenario.name, key, all));
+    if (code != kDone) return code;
   }
   return any ? kDone : kNo;
 }

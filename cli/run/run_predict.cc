@@ -43,7 +43,7 @@ int predict_run(const RunFlags& options, const Scenario& as_run, const exec::Run
     if (prediction.resident)
       trace.resident_bytes = std::vector<std::int64_t>{prediction.resident->total(), 0};
     const Result<> written = write_trace(trace, options.trace);
-    if (!written) return fail(written.error().message);
+    if (!written) return fail(written.error());
   }
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

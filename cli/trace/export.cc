@@ -20,7 +20,7 @@ int export_trace(const Options& options) {
   const Result<> written = options.to == "perfetto" ? viz::export_perfetto(trace, options.file)
                            : options.to == "chrome" ? viz::export_chrome(trace, options.file)
                                                     : viz::export_csv(trace, options.file);
-  return written ? kDone : fail(written.error().message);
+  return written ? kDone : fail(written.error());
 }
 
 }  // namespace

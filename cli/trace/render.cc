@@ -33,10 +33,12 @@ std::int32_t terminal_columns() {
 }
 
 int write_pictures(const Options& options, const viz::Scene& scene) {
-  if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
+  if (!options.svg.empty()) {
+    if (const int code = write_file(options.svg, viz::svg(scene)); code != kDone) return code;
+  }
   if (options.png.empty()) return kDone;
   say_lost_letters(scene, options.png);
-  return write_file(options.png, viz::png(scene)) ? kDone : kBadInput;
+  return write_file(options.png, viz::png(scene));
 }
 
 // Over all steps of a run: no part of one step can be asked for.

@@ -46,19 +46,19 @@ int replay(const viz::Session& session, const Options& options,
   viz::ViewState state = viz::initial_state(session, options.width, options.height);
   for (const viz::Event& event : events) state = viz::reduce(session, std::move(state), event);
   const viz::Scene scene = viz::view_scene(session, state);
-  if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
+  if (!options.svg.empty()) {
+    if (const int code = write_file(options.svg, viz::svg(scene)); code != kDone) return code;
+  }
   if (options.png.empty()) return kDone;
   say_lost_letters(scene, options.png);
-  if (!options.opengl) return write_file(options.png, viz::png(scene)) ? kDone : kBadInput;
+  if (!options.opengl) return write_file(options.png, viz::png(scene));
   const Result<std::vector<std::uint32_t>> drawn = viz::draw_offscreen(scene);
   if (!drawn) {
     return fail(
         "view: --opengl: " + drawn.error().message + "; leave it out to draw without OpenGL",
         kRunFailed);
   }
-  return write_file(options.png, viz::encode_png(scene.width, scene.height, drawn.value(), false))
-             ? kDone
-             : kBadInput;
+  return write_file(options.png, viz::encode_png(scene.width, scene.height, drawn.value(), false));
 }
 
 int view(const Options& options) {
@@ -92,10 +92,9 @@ int view(const Options& options) {
                                 .linger_s = options.linger});
   if (!done) return fail("view: " + done.error().message);
   const viz::WindowResult& shown = done.value();
-  const bool written =
-      !test || write_file(options.screenshot,
-                          viz::encode_png(shown.width, shown.height, shown.pixels, false));
-  return written ? kDone : kBadInput;
+  if (!test) return kDone;
+  return write_file(options.screenshot,
+                    viz::encode_png(shown.width, shown.height, shown.pixels, false));
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ bool is_stream(const std::string& path) {
          !fs::is_directory(path, none);
 }
 
+bool is_of_disk(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
+}
+
 }  // namespace
 
 WholeFile::WholeFile(const std::string& path)
@@ -57,7 +61,8 @@ Result<> WholeFile::finish() {
   }
   if (error_ == 0) return {};
   if (renames) std::remove(temporary_.c_str());
-  return Error{path_ + ": cannot write: " + std::strerror(error_)};
+  return Error{.message = path_ + ": cannot write: " + std::strerror(error_),
+               .machine = is_of_disk(error_)};
 }
 
 Result<> write_whole(const std::string& path, std::string_view text) {
