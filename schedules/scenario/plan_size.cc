@@ -142,6 +142,13 @@ Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
   return {};
 }
 
+Result<> check_ops_fit(const std::string& what, double ops) {
+  const double bytes = ops * kBytesPerOp, there = memory_there();
+  if (there <= 0 || bytes <= there) return {};
+  return Error{what + " are " + rounded(ops, 1e6) + " million ops, which take " +
+               rounded(bytes, 1e9) + " GB: this machine gives " + rounded(there, 1e9)};
+}
+
 Result<> check_order_size(const ScheduleInfo& info, const ScheduleShape& shape) {
   const double chunks = info.chunks == ChunkRule::One || info.chunks == ChunkRule::Bidirectional
                             ? 1
@@ -149,17 +156,12 @@ Result<> check_order_size(const ScheduleInfo& info, const ScheduleShape& shape) 
   const double ops = (info.splits_backward ? 3.0 : 2.0) * shape.positions * shape.microbatches *
                      chunks * std::max(1, shape.slices);
   const std::string what = "microbatches: " + std::to_string(shape.positions) + " positions with " +
-                           std::to_string(shape.microbatches) + " micro-batches are " +
-                           rounded(ops, 1e6) + " million ops";
+                           std::to_string(shape.microbatches) + " micro-batches";
   if (ops > kMostOrdered) {
-    return Error{what + ", more than the " + rounded(kMostOrdered, 1e6) + " that are timed"};
+    return Error{what + " are " + rounded(ops, 1e6) + " million ops, more than the " +
+                 rounded(kMostOrdered, 1e6) + " that are timed"};
   }
-  const double bytes = ops * kBytesPerOp, there = memory_there();
-  if (there > 0 && bytes > there) {
-    return Error{what + ", which take " + rounded(bytes, 1e9) + " GB: this machine gives " +
-                 rounded(there, 1e9)};
-  }
-  return {};
+  return check_ops_fit(what, ops);
 }
 
 }  // namespace rehearse

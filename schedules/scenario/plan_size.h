@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "schedules/base/result.h"
 #include "schedules/model/model.h"
@@ -30,6 +31,10 @@ double memory_there();
 // plan.micro_batch or plan.sequence_length. The figures are an estimate; what
 // passes may still take minutes.
 Result<> check_lowered_size(const Transformer& model, const Plan& plan);
+
+// Whether so many ops of a schedule, made and simulated, fit in the memory that is there. Error:
+// "WHAT: ... ops, which take ... GB: this machine gives ...".
+Result<> check_ops_fit(const std::string& what, double ops);
 
 // The same of an order alone, as rehearse schedule makes, proves and times it: at most 2^24 compute
 // ops, 20 seconds of work. Error: "microbatches: ...". REQUIRES: resolve_shape returned the shape.

@@ -85,9 +85,13 @@ void add_host_memory(Prediction& p, const Cluster& cluster) {
 }
 
 // Gives replicas that differ rows of their own, and the engine their speeds.
-void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
+Result<> vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
   const ReplicaClasses classes = replica_classes(variation, p.plan);
   if (classes.split()) {
+    const double ops =
+        static_cast<double>(p.schedule.num_ops()) * static_cast<double>(classes.begins.size());
+    const Result<> fits = check_ops_fit("variation: replicas that differ", ops);
+    if (!fits) return fits.error();
     p.lowered_hash = content_hash(p.schedule);
     p.schedule = split_replicas(p.schedule, p.plan, classes.begins);
     for (const RankClassInfo& row : p.schedule.rows) p.row_class.push_back(row.position.value);
@@ -104,6 +108,7 @@ void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
   engine.op_draws = p.plan.tensor_parallel * p.plan.context_parallel;
   engine.seed = static_cast<std::uint64_t>(variation.seed);
   p.variation_note = variation_note(variation, classes, p.plan);
+  return {};
 }
 
 // The costs of ops in an order, which were priced in another.
@@ -203,7 +208,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                        "(plan.shard_group)",
                    .unsupported = true};
     }
-    vary(p, scenario.variation, engine);
+    if (const Result<> varied = vary(p, scenario.variation, engine); !varied) return varied.error();
   }
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
   if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);

@@ -8,7 +8,6 @@
 #include <span>
 #include <tuple>
 
-#include "schedules/scenario/plan_size.h"
 #include "sim/search/equal_plans.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
@@ -235,7 +234,7 @@ class Searcher {
     result_.too_large += one.state == Evaluated::State::TooLarge ? 1 : 0;
     if (one.state != Evaluated::State::Confirmed) return;
     ++result_.confirmed;
-    confirmed_ops_ += lowered_ops(space_.base.model, one.found.plan);
+    confirmed_ops_ += simulated_ops(space_.base, one.found.plan);
     confirmed_.push_back(std::move(one.found));
     const auto best = std::ranges::min_element(confirmed_, faster);
     if (options_.progress) {

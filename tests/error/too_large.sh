@@ -34,6 +34,10 @@ refused 2 "plan.global_batch: 134217728 samples a step .* than the 1.0 million o
   plan llama3-70b --gpus 8 --on dgx-h100 --global-batch 134217728 --set plan.micro_batch=1
 ( ulimit -v 120000 && refused 3 "not enough memory on this machine" \
   plan llama3-70b --gpus 1024 --on dgx-h100 --global-batch 65536 && exit $status ) || status=1
+# Eight ranges of replicas that differ, 30,000 micro-batches each: 8 x 20 x 30,000 ops.
+( ulimit -v 1000000 && refused 2 "variation: replicas that differ are .* million ops, which take .* GB: this machine gives 1.0" \
+  simulate scenarios/pipeline-1f1b.json --set plan.data_parallel=8 --set gpus=32 --set plan.micro_batch=1 \
+  --set plan.global_batch=240000 --set variation.speed_sigma=0.1 && exit $status ) || status=1
 # More than 2^58 bytes.
 refused 2 "plan.micro_batch: a micro-batch of 134217728 tokens a GPU may keep" \
   simulate scenarios/3d-8-gpus.json --set plan.micro_batch=32768 --set plan.global_batch=65536 \

@@ -21,6 +21,7 @@
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
 #include "sim/network/transfer_cost.h"
+#include "sim/predict/variation.h"
 
 namespace rehearse::sim {
 namespace {
@@ -162,7 +163,7 @@ class MeshEstimator {
       const Result<Plan> chosen = plan_of(family.plan, micro_batch, RecomputeMode::None);
       if (!chosen) continue;
       Plan plan = chosen.value();
-      if (lowered_ops(model_, plan) > kMostOpsOfPlan) {
+      if (simulated_ops(setup_.space->base, plan) > kMostOpsOfPlan) {
         ++out_.too_long;
         continue;
       }
@@ -473,6 +474,10 @@ Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster) {
   Result<HardwareTables> tables = read_hardware_tables(cluster, framework_runtimes(space));
   if (!tables) return tables.error();
   return SearchSetup{.space = &space, .cluster = &cluster, .tables = std::move(tables).value()};
+}
+
+double simulated_ops(const Scenario& scenario, const Plan& plan) {
+  return lowered_ops(scenario.model, plan) * (scenario.variation.any() ? kMostRanges : 1);
 }
 
 MeshCandidates estimate_mesh(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,

@@ -22,9 +22,11 @@
 
 namespace rehearse::sim {
 
-// Plans of more ops (lowered_ops) are left out of a search: each is looked at whole, and 2^20 ops
+// Plans of more ops (simulated_ops) are left out of a search: each is looked at whole, and 2^20 ops
 // take most of a second.
 inline constexpr double kMostOpsOfPlan = 1 << 20;
+// Ops of a step as it is simulated: where replicas differ, of every range of them.
+double simulated_ops(const Scenario& scenario, const Plan& plan);
 
 // What all meshes share.
 struct SearchSetup {
