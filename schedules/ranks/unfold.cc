@@ -11,11 +11,12 @@ namespace rehearse {
 namespace {
 
 // What tells those apart who meet under one match of the folded schedule: a transfer's column of
-// the mesh, a collective's instance, each as its first rank.
+// the mesh, a collective's instance, each as its first rank. `asked`: the ranks that are asked for,
+// of a million ranks those of a few rows.
 class Meetings {
  public:
-  Meetings(const Schedule& schedule, const Plan& plan, const Mesh& mesh)
-      : ranks_(static_cast<std::size_t>(mesh.ranks())) {
+  Meetings(const Schedule& schedule, const Plan& plan, const Mesh& mesh,
+           std::span<const std::int32_t> asked) {
     for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
       Coordinates at = mesh.coordinates({r});
       at.pipeline = 0;
@@ -34,22 +35,33 @@ class Meetings {
     for (const Op& op : schedule.ops) {
       if (op.match) matches = std::max(matches, op.match.index() + 1);
     }
-    number_.assign(matches * ranks_, -1);
+    place_.assign(static_cast<std::size_t>(mesh.ranks()), -1);
+    const auto keep = [this](std::int32_t first) {
+      std::int32_t& place = place_[static_cast<std::size_t>(first)];
+      if (place < 0) place = static_cast<std::int32_t>(places_++);
+    };
+    for (const std::int32_t rank : asked) {
+      keep(column_[static_cast<std::size_t>(rank)]);
+      for (const auto& of : instance_) keep(of[static_cast<std::size_t>(rank)]);
+    }
+    number_.assign(matches * places_, -1);
   }
 
-  // The op's match where `rank` performs it, counted in order of first use.
+  // The op's match where `rank` performs it, counted in order of first use. REQUIRES: it was asked.
   MatchId of(const Op& op, std::size_t rank) {
     const std::int32_t first = op.group ? instance_[op.group.index()][rank] : column_[rank];
-    std::int32_t& number = number_[op.match.index() * ranks_ + static_cast<std::size_t>(first)];
+    const auto place = static_cast<std::size_t>(place_[static_cast<std::size_t>(first)]);
+    std::int32_t& number = number_[op.match.index() * places_ + place];
     if (number < 0) number = next_++;
     return {number};
   }
 
  private:
-  std::size_t ranks_;
   std::vector<std::int32_t> column_;                 // per rank
   std::vector<std::vector<std::int32_t>> instance_;  // per group and rank
-  std::vector<std::int32_t> number_;                 // per match and first rank; -1: not yet
+  std::vector<std::int32_t> place_;                  // per first rank; -1: nobody asks for it
+  std::size_t places_ = 0;
+  std::vector<std::int32_t> number_;  // per match and place; -1: not yet
   std::int32_t next_ = 0;
 };
 
@@ -60,10 +72,16 @@ struct NewRow {
   std::int32_t rank = 0;
 };
 
+std::vector<std::int32_t> ranks_of(const std::vector<NewRow>& rows) {
+  std::vector<std::int32_t> ranks;
+  for (const NewRow& row : rows) ranks.push_back(row.rank);
+  return ranks;
+}
+
 class Unfolding {
  public:
   Unfolding(const Schedule& folded, const Plan& plan, const Mesh& mesh, std::vector<NewRow> rows)
-      : s_(folded), rows_(std::move(rows)), meetings_(folded, plan, mesh) {
+      : s_(folded), rows_(std::move(rows)), meetings_(folded, plan, mesh, ranks_of(rows_)) {
     values_of_.resize(static_cast<std::size_t>(s_.num_rows()));
     place_.resize(s_.values.size());
     for (std::size_t v = 0; v < s_.values.size(); ++v) {

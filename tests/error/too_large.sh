@@ -38,6 +38,9 @@ refused 2 "plan.global_batch: 134217728 samples a step .* than the 1.0 million o
 ( ulimit -v 1000000 && refused 2 "variation: replicas that differ are .* million ops, which take .* GB: this machine gives 1.0" \
   simulate scenarios/pipeline-1f1b.json --set plan.data_parallel=8 --set gpus=32 --set plan.micro_batch=1 \
   --set plan.global_batch=240000 --set variation.speed_sigma=0.1 && exit $status ) || status=1
+# Replicas that differ on 131,072 GPUs: what tells rows apart is kept for the rows, not for every GPU.
+"$rehearse" simulate scenarios/gpt3-175b-1024.json --set gpus=131072 --set plan.data_parallel=2048 \
+  --set plan.global_batch=196608 --set variation.speed_sigma=0.02 >/dev/null || fail "131,072 GPUs that differ"
 # More than 2^58 bytes.
 refused 2 "plan.micro_batch: a micro-batch of 134217728 tokens a GPU may keep" \
   simulate scenarios/3d-8-gpus.json --set plan.micro_batch=32768 --set plan.global_batch=65536 \
