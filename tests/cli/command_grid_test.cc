@@ -102,6 +102,10 @@ constexpr Flag kFlags[]{
     {"--sequence-parallel", 0,
      [](Keys& p, const std::string&) { p["sequence_parallel"] = "true"; }},
     {"--use-distributed-optimizer", 0, [](Keys& p, const std::string&) { p["zero_stage"] = "1"; }},
+    {"--use-megatron-fsdp", 0, [](Keys&, const std::string&) {}},
+    {"--data-parallel-sharding-strategy", 1,
+     [](Keys& p, const std::string& v) { p["zero_stage"] = v == "optim_grads" ? "2" : "3"; }},
+    {"--ckpt-format", 1, [](Keys&, const std::string&) {}},
     {"--recompute-granularity", 1,
      [](Keys& p, const std::string& v) { p["recompute"] = json_quoted(v); }},
     {"--recompute-method", 1, [](Keys&, const std::string&) {}},
@@ -120,7 +124,7 @@ Keys plan_of_flags(const std::string& flags) {
             {"sequence_parallel", "false"},
             {"virtual_stages", "1"},
             {"recompute", "\"none\""}};
-  std::istringstream words(flags);
+  std::istringstream words(flags.substr(0, flags.find(", with ")));  // what else a launch needs
   std::string word, value;
   while (words >> word) {
     if (word == "--recompute-modules") {

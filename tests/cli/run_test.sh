@@ -99,7 +99,7 @@ grep -q "4 ranks take turns on 1 " "$work/turns.json" || fail "nothing in notes:
 "$rehearse" run "$scenario" --set gpus=1 --set plan.tensor_parallel=1 --set plan.pipeline_parallel=1 \
   --set plan.schedule=none --steps 1 | grep -q "take turns" && fail "one rank takes turns"
 "$rehearse" run "$scenario" --set plan.prefetch=2 --steps 1 >/dev/null 2>"$work/err"
-one_line "$work/err" "plan.prefetch changes nothing: only zero_stage 3" "a key without effect"
+one_line "$work/err" "plan.prefetch changes nothing: only sharded parameters" "a key without effect"
 
 # Planned = counted = predicted, and one schedule.
 "$rehearse" run "$scenario" --dry-run --json --trace "$work/p.trace" >"$work/p.json" || fail "--dry-run"
