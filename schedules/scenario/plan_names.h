@@ -12,6 +12,7 @@
 
 namespace rehearse {
 
+// Words of `recompute`, each for more than the one before; a list of parts is another value.
 inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "selective", "full"};
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
 inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16",  "bf16",
@@ -26,9 +27,6 @@ inline constexpr std::array<std::string_view, 2> kExpertRoutingNames{"balanced",
 // The words of `rank_order`.
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "ep", "dp", "pp"};
 
-constexpr std::string_view name_of(RecomputeMode m) {
-  return kRecomputeNames[static_cast<std::size_t>(m)];
-}
 constexpr std::string_view name_of(OffloadMode m) {
   return kOffloadNames[static_cast<std::size_t>(m)];
 }

@@ -37,7 +37,7 @@ std::optional<Plan> whole_replica(const Space& space) {
   Plan plan = families.front().plan;
   plan.micro_batch_auto = false;
   plan.global_batch = plan.micro_batch = 1;
-  const std::vector<RecomputeMode> modes = recomputes_of(space, plan);
+  const std::vector<Recompute> modes = recomputes_of(space, plan);
   if (!modes.empty()) plan.recompute = modes.front();
   return plan;
 }

@@ -179,16 +179,10 @@ struct Awaited {
   bool (*of)(const Plan& plan);
   std::string_view why;
 };
-bool lists_parts(const Plan& plan) {
-  return plan.recompute_parts != 0;
-}
 bool other_states(const Plan& plan) {
   return plan.optimizer != Optimizer::AdamW;
 }
 constexpr Awaited kAwaited[]{
-    {Ask::Answer, lists_parts, "plan says of a list of parts that nothing is recomputed"},
-    {Ask::Flags, lists_parts, "plan's flags leave --recompute-modules out"},
-    {Ask::Csv, lists_parts, "the column recompute says none"},
     {Ask::Bound, other_states, "the bounds take AdamW's 12 bytes for every optimizer"},
     {Ask::Candidate, other_states, "likewise"},
     {Ask::Fits, other_states, "likewise"},

@@ -157,11 +157,11 @@ Values smaller_micro_batches(const Plan& plan) {
   return values;
 }
 Values more_recomputation(const Plan& plan) {
-  Values values;
-  for (auto mode = static_cast<std::size_t>(plan.recompute); mode < kRecomputeNames.size();
-       ++mode) {
-    values.push_back(json_quoted(kRecomputeNames[mode]));
+  Values values{recompute_json(plan)};
+  if (Recompute::selective(plan.runtime.selective_recompute).exceeds(plan.recompute)) {
+    values.push_back(json_quoted(kRecomputeNames[1]));
   }
+  if (!plan.recompute.is_full()) values.push_back(json_quoted(kRecomputeNames[2]));
   return values;
 }
 Values other_offloads(const Plan& plan) {
