@@ -168,7 +168,7 @@ std::string megatron_flags(const Plan& p) {
     text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
   }
   if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
-  return text + megatron_sharding(p) + recompute_flags(p);
+  return text + recompute_flags(p) + megatron_sharding(p);
 }
 
 // Before Megatron-FSDP.

@@ -12,6 +12,7 @@
 #include "schedules/base/units.h"
 #include "schedules/model/measured_routing.h"
 #include "schedules/model/model.h"
+#include "schedules/model/optimizer.h"
 #include "schedules/runtime/recompute.h"
 #include "schedules/runtime/runtime.h"
 #include "schedules/timing/compute_timing.h"
@@ -28,9 +29,6 @@ constexpr bool is_quantized(ComputeType type) {
 constexpr bool is_block_scaled(ComputeType type) {
   return type >= ComputeType::Mxfp8;
 }
-// AdamW; with moments in 8 bit (Dettmers et al., arXiv 2110.02861); Muon for matrices of layers,
-// AdamW for the rest (Jordan et al., 2024; Liu et al., arXiv 2502.16982).
-enum class Optimizer : std::uint8_t { AdamW, AdamW8bit, Muon };
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
 // The mesh, and what collectives of experts span: ExpertBlock is Expert and ExpertTensor together.

@@ -5,6 +5,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/passes/plan_order.h"
+#include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/memory_script.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/search.h"
@@ -78,7 +79,7 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
   const SegmentProgram program = segment_program(
       profile.value(), layout,
       model.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer);
-  report.layer_bytes = largest * (bytes.parameters + bytes.gradients + bytes.optimizer) +
+  report.layer_bytes = largest * (bytes.parameters + bytes.gradients) + state_bytes(plan, largest) +
                        forward_bytes(program).peak +
                        profile.value().context.of(cluster.gpu.compute_capability.value_or(0));
   report.situation = whole.fits                              ? Situation::EverythingFits

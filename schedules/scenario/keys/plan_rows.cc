@@ -415,8 +415,9 @@ constexpr std::array kPlanRows{
                    "the runtime's shards have the same bytes in fp16 as in bf16: 4 + 4 + 8, "
                    "gathered in 2"}}}},
     PlanRow{.key = choice("optimizer", kOptimizerNames,
-                          "adamw, with moments in 8 bit, or muon for matrices"),
-            .run = priced(R"(null | "adamw")", R"("muon")", "another optimizer's update is priced"),
+                          "adamw, with moments in 8 bit, muon for matrices, or lion"),
+            .run = priced(R"(null | "adamw" | "lion")", R"("muon")",
+                          "another optimizer's update is priced"),
             .field = &Plan::optimizer},
     PlanRow{.key = {.name = "document_length",
                     .types = kNumber,

@@ -14,6 +14,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
@@ -445,7 +446,7 @@ class MeshEstimator {
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
     if (plan.runtime.own_executor) {
-      return 1e9 * owned * plan.precision.optimizer / host_link();
+      return 1e9 * owned * static_cast<double>(state_bytes(plan, 1)) / host_link();
     }
     const double host = setup_.tables.collectives.constants.host_update_rate *
                         std::max(1, cluster.host.sockets) /
