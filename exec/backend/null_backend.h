@@ -79,8 +79,8 @@ class NullKernels : public Kernels {
              double*) override {
     note("norms", lane, slots);
   }
-  void update(Lane lane, const UpdateArguments&) override {
-    note("update", lane);
+  void adamw(Lane lane, const AdamwArguments&) override {
+    note("adamw", lane);
   }
 
  private:

@@ -10,7 +10,6 @@
 
 #include "schedules/passes/lower.h"
 #include "schedules/passes/plan_order.h"
-#include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/arena_memory.h"
 
 namespace rehearse::sim {
@@ -40,17 +39,19 @@ std::string text_of(std::int64_t bytes) {
 
 // The plan with less of ZeRO. Keys that ZeRO-3 has other defaults for go back to them.
 Plan with_stage(Plan plan, std::int32_t stage) {
-  const bool sharded = plan.zero_stage == 3;
-  plan.zero_stage = stage;
-  if (sharded) {
+  if (plan.zero_stage == 3) {
     if (plan.overlap_gradient_reduce && plan.overlap_parameter_gather) {
       plan.overlap_gradient_reduce = plan.overlap_parameter_gather = false;
       plan.bucket_bytes = 0;
     }
-    if (plan.precision.name != "custom") {
-      plan.precision = precision_named(plan.precision.name, plan);
+    const bool custom = plan.precision.name == "custom";
+    if (!custom && plan.precision.compute != ComputeType::Fp32) {
+      plan.precision.parameters = 2;
+      plan.precision.gradients = plan.precision.compute == ComputeType::Fp16 ? 2 : 4;
+      plan.precision.optimizer = 12;
     }
   }
+  plan.zero_stage = stage;
   if (stage == 0) plan.shard_group = 0;
   return plan;
 }

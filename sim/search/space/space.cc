@@ -9,7 +9,6 @@
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/plan_reader.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "sim/search/space/space_values.h"
 
 namespace rehearse::sim {
@@ -312,21 +311,19 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& famil
   return asked;
 }
 
-std::vector<Recompute> recomputes_of(const Space& space, const Plan& family) {
-  if (has_parts(space)) return {family.recompute};
+std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
+  if (has_parts(space)) return {RecomputeMode::None};
   std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
   if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
-  std::vector<Recompute> found;
-  Plan plan = family;
+  std::vector<RecomputeMode> modes;
   for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
-    plan.recompute = recompute_of(value, family);
-    const bool fits = !value.is(JsonKind::Array) || unfit_parts(space.base.model, plan).empty();
-    if (fits) found.push_back(plan.recompute);
+    const auto found = std::ranges::find(kRecomputeNames, value.text);
+    modes.push_back(static_cast<RecomputeMode>(found - kRecomputeNames.begin()));
   }
-  return found;
+  return modes;
 }
 
-Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, const Recompute& recompute) {
+Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
   Result<Plan> chosen = choose_micro_batch(family, micro_batch);
   if (!chosen) return chosen;
   Plan plan = std::move(chosen).value();

@@ -14,7 +14,7 @@ namespace rehearse {
 namespace {
 
 Body body(SegmentKind segment, Direction direction, ComputeType type,
-          Recompute recompute = Recompute::selective()) {
+          RecomputeMode recompute = RecomputeMode::Selective) {
   static const Transformer model = example_model();
   static Plan plan;
   plan = example_plan(1, type);
@@ -75,7 +75,7 @@ TEST(RehearseBody, LeavesForTheWeightGradientWhatOnlyTheInputGradientComputed) {
 TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
   const Transformer model = example_model();
   Plan plan = example_plan(1, ComputeType::Bf16);
-  plan.recompute = Recompute{};
+  plan.recompute = RecomputeMode::None;
   const auto made = [&](Direction direction, std::int32_t slice) {
     return make_rehearse_body(
         {model, plan}, {.segment = SegmentKind::Layer, .direction = direction, .slice = slice});
@@ -146,10 +146,11 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
 }
 
 TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
-  const Body f = body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, Recompute{});
+  const Body f =
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
   EXPECT_EQ(f.saved_for_dgrad + f.saved_for_wgrad, 16896 + 12288 + 2048 + 256);  // + o + lse
   const Body full =
-      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, Recompute::full());
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::Full);
   EXPECT_EQ(full.saved_for_dgrad + full.saved_for_wgrad, 0);
 }
 
