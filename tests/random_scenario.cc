@@ -345,7 +345,7 @@ constexpr std::array kKeys{
     KeyDraw{"recompute", 60, recompute_of},
     KeyDraw{"optimizer", 20,
             [](Draw& d) {
-              return d.own() ? "" : d.quoted({"adamw_8bit", "muon"});
+              return d.own() ? "" : d.quoted({"adamw_8bit", "muon", "lion"});
             }},
     KeyDraw{"document_length", 12,
             [](Draw& d) {

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "schedules/base/counted.h"
 #include "schedules/base/json_document.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/cause_words.h"
 #include "sim/search/expert_advice.h"
@@ -80,10 +82,7 @@ std::string batch(const Plan& p) {
       p.data_parallel == 1 ? "" : fmt::format(" on each of {} replicas", p.data_parallel);
   return fmt::format("{} of {} x {} tokens{}; {} recomputed",
                      counted(p.microbatches(), "micro-batch"), p.micro_batch, p.sequence_length,
-                     replicas,
-                     p.recompute == RecomputeMode::None        ? "nothing is"
-                     : p.recompute == RecomputeMode::Selective ? "attention is"
-                                                               : "every layer is");
+                     replicas, recomputed_text(p));
 }
 
 std::string where(const sim::FoundPlan& plan) {
@@ -130,8 +129,28 @@ std::string megatron_sharding(const Plan& p) {
       p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
 }
 
-// Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
+// Megatron-LM's words for parts of a layer (NVIDIA/Megatron-LM megatron/core/transformer/
+// transformer_config.py, recompute_modules); empty: it computes the part again by no flag.
+constexpr std::array<std::string_view, kNumRecomputeParts> kModules{
+    "core_attn", "layernorm", "", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"};
+
+std::string recompute_flags(const Plan& p) {
+  if (!p.recompute.any()) return "";
+  if (p.recompute.is_full()) {
+    return " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+  }
+  std::string text = " --recompute-granularity selective";
+  if (p.recompute.is_word_selective()) return text;
+  text += " --recompute-modules";
+  for (std::size_t i = 0; i < kModules.size(); ++i) {
+    if (p.recomputes(static_cast<RecomputePart>(i))) text += " " + std::string(kModules[i]);
+  }
+  return text;
+}
+
+// Flags of Megatron-LM's training scripts (megatron/training/arguments.py); empty: none say it.
 std::string megatron_flags(const Plan& p) {
+  if (!p.recompute.is_full() && p.recomputes(RecomputePart::MlpActivation)) return "";
   std::string text = common_flags(p);
   if (p.context_parallel > 1)
     text += fmt::format(" --context-parallel-size {}", p.context_parallel);
@@ -149,12 +168,7 @@ std::string megatron_flags(const Plan& p) {
     text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
   }
   if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
-  if (p.recompute == RecomputeMode::Full) {
-    text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
-  } else if (p.recompute == RecomputeMode::Selective) {
-    text += " --recompute-granularity selective";
-  }
-  return text + megatron_sharding(p);
+  return text + recompute_flags(p) + megatron_sharding(p);
 }
 
 // Before Megatron-FSDP.
@@ -173,9 +187,9 @@ std::string megatron_deepspeed_flags(const Plan& p) {
     if (p.expert_tensor_parallel > 1) text += " --enable-expert-tensor-parallelism";
   }
   if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
-  if (p.recompute == RecomputeMode::Full) {
+  if (p.recompute.is_full()) {
     text += " --checkpoint-activations --deepspeed-activation-checkpointing";
-  } else if (p.recompute == RecomputeMode::Selective) {
+  } else if (p.recompute.any()) {
     text += " --recompute-granularity selective";
   }
   return text;

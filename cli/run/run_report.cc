@@ -150,8 +150,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
                {"tokens_per_s", tokens / step},
                {"tokens_per_s_per_gpu", tokens / step / ranks},
                {"model_tflops_per_gpu", model},
-               {"hardware_tflops_per_gpu",
-                plan.recompute == RecomputeMode::None ? Json(model) : Json(nullptr)},
+               {"hardware_tflops_per_gpu", plan.recompute.any() ? Json(nullptr) : Json(model)},
                {"mfu", nullptr},
                {"hfu", nullptr},
                {"flops_convention", "megatron"}};

@@ -7,6 +7,7 @@
 // fp32, norms fp64.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -16,17 +17,18 @@
 
 namespace rehearse::exec {
 
-// AdamW over parts of one flat shard (Loshchilov & Hutter 2019).
-struct AdamwRange {
+// An optimizer's step over parts of one flat shard.
+struct UpdateRange {
   std::int64_t begin = 0, end = 0;  // elements of the shard
   double decay = 0;
 };
-struct AdamwArguments {
-  const float* gradient = nullptr;   // (count)
-  void* parameter = nullptr;         // (count), compute type; its own master in fp32
-  float* master = nullptr;           // (count); nullptr: the parameter is fp32
-  float *m = nullptr, *v = nullptr;  // (count)
-  std::span<const AdamwRange> ranges;
+struct UpdateArguments {
+  Optimizer optimizer = Optimizer::AdamW;
+  const float* gradient = nullptr;  // (count)
+  void* parameter = nullptr;        // (count), compute type; its own master in fp32
+  float* master = nullptr;          // (count); nullptr: the parameter is fp32
+  std::array<float*, 2> moments{};  // (count) each; nullptr: the optimizer has one
+  std::span<const UpdateRange> ranges;
   const double* norms = nullptr;  // (slots) sums of squares, on the device
   std::int64_t slots = 0;
   const TrainOptions* options = nullptr;
@@ -52,7 +54,7 @@ class Kernels {
   // norms(slots): zeroed, then the ranges' sums of squares; the last slot becomes *loss if given
   virtual void norms(Lane, std::span<const NormRange>, const float* loss, std::int64_t slots,
                      double* norms) = 0;
-  virtual void adamw(Lane, const AdamwArguments&) = 0;
+  virtual void update(Lane, const UpdateArguments&) = 0;
 };
 
 }  // namespace rehearse::exec

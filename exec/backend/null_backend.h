@@ -79,8 +79,8 @@ class NullKernels : public Kernels {
              double*) override {
     note("norms", lane, slots);
   }
-  void adamw(Lane lane, const AdamwArguments&) override {
-    note("adamw", lane);
+  void update(Lane lane, const UpdateArguments&) override {
+    note("update", lane);
   }
 
  private:

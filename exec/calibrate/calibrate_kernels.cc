@@ -207,18 +207,17 @@ class MemoryBound {
   bool has_master() const { return c_.options.type == ElementType::BFloat16; }
   // Second moments are not negative.
   void adamw(std::int64_t count) {
-    const AdamwRange range{.begin = 0, .end = count, .decay = 0.01};
-    c_.kernels.adamw(kLane, {.gradient = cold(count),
-                             .parameter = scratch(count),
-                             .master = has_master() ? scratch(count) : nullptr,
-                             .m = settled(count, c_.written, moments_),
-                             .v = positive(count),
-                             .ranges = {&range, 1},
-                             .norms = norms(),
-                             .slots = 2,
-                             .options = &train_,
-                             .rate = 1e-6,
-                             .step = 10});
+    const UpdateRange range{.begin = 0, .end = count, .decay = 0.01};
+    c_.kernels.update(kLane, {.gradient = cold(count),
+                              .parameter = scratch(count),
+                              .master = has_master() ? scratch(count) : nullptr,
+                              .moments = {settled(count, c_.written, moments_), positive(count)},
+                              .ranges = {&range, 1},
+                              .norms = norms(),
+                              .slots = 2,
+                              .options = &train_,
+                              .rate = 1e-6,
+                              .step = 10});
   }
 
   Calibration& c_;

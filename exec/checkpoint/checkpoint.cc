@@ -61,12 +61,13 @@ struct TensorList {
   std::int64_t experts_;
 };
 
-// AdamW's first moments of all tensors, then the second ones.
-std::vector<TensorInfo> moment_list(const std::vector<TensorInfo>& tensors) {
+// The first moments of all tensors, then the second ones where the optimizer has them.
+std::vector<TensorInfo> moment_list(const std::vector<TensorInfo>& tensors, Optimizer optimizer) {
   std::vector<TensorInfo> moments;
-  for (const std::string moment : {"exp_avg.", "exp_avg_sq."}) {
+  for (const std::string_view name : row_of(optimizer).moments) {
+    const std::string moment(name);
     for (const TensorInfo& tensor : tensors) {
-      moments.push_back({.name = moment + tensor.name, .shape = tensor.shape});
+      if (!moment.empty()) moments.push_back({.name = moment + tensor.name, .shape = tensor.shape});
     }
   }
   return moments;
@@ -137,8 +138,9 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
       const auto write = [&](const std::vector<float>& values, TensorFilesWriter& files,
                              std::size_t skip) {
         const auto name_of = [&](std::size_t number) {
-          return &files == &model ? list.tensors[number].name
-                                  : moment_list(list.tensors)[number].name;
+          return &files == &model
+                     ? list.tensors[number].name
+                     : moment_list(list.tensors, local.layout.plan.optimizer)[number].name;
         };
         for_each_piece(local, stored, begin, end, [&](Piece piece) {
           piece.end = piece.written;
@@ -156,9 +158,12 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
         });
       };
       write(read_parameters(local.device, stored, begin, end), model, 0);
-      if (stored.m == nullptr) return;
-      write(read_state(local.device, stored, stored.m, begin, end), optimizer, 0);
-      write(read_state(local.device, stored, stored.v, begin, end), optimizer, list.tensors.size());
+      for (std::size_t i = 0; i < stored.moments.size(); ++i) {
+        const float* moment = stored.moments[i];
+        if (moment == nullptr) continue;
+        write(read_state(local.device, stored, moment, begin, end), optimizer,
+              i * list.tensors.size());
+      }
     });
   }
   if (!finite) return finite;
@@ -241,7 +246,8 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
         TensorFilesWriter::open(together.first, folder, "model", list.weights(), shard_bytes);
     if (!first) return first.error();
     auto second = TensorFilesWriter::open(together.first, folder, "optimizer",
-                                          moment_list(list.tensors), shard_bytes);
+                                          moment_list(list.tensors, local.layout.plan.optimizer),
+                                          shard_bytes);
     if (!second) return second.error();
     model.emplace(std::move(first).value());
     optimizer.emplace(std::move(second).value());
@@ -313,6 +319,12 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Layout& layou
   Result<CheckpointState> state = read_state(where.folder + "/state.json", model);
   if (!state) return state.error();
   made.state_ = std::move(state).value();
+  if (made.state_.optimizer != row_of(layout.plan.optimizer).name) {
+    return json_error(where.folder + "/state.json", 0, "plan.optimizer",
+                      "the checkpoint is of " + json_excerpt(made.state_.optimizer) +
+                          ", this run has " + std::string(row_of(layout.plan.optimizer).name) +
+                          ": its weights alone can be gone on from, model.safetensors");
+  }
   for (const std::string stem : {"model", "optimizer"}) {
     const std::string file = TensorFiles::find(where.folder, stem);
     if (file.empty()) return Error{where.folder + '/' + stem + ".safetensors: is missing"};
@@ -321,7 +333,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Layout& layou
       if (const Result<> same = check_index(file, made.state_.digests); !same) return same.error();
     }
     const Result<> read =
-        add(file, weights ? list.weights() : moment_list(list.tensors),
+        add(file, weights ? list.weights() : moment_list(list.tensors, layout.plan.optimizer),
             weights ? file_prefix(model) : "", weights ? made.parameters_ : made.moments_);
     if (!read) return read.error();
   }
@@ -363,11 +375,13 @@ Result<> Checkpoint::load(Interpreter& run) const {
       write_parameters(local.device, stored, begin, read(parameters_, 0, begin, end));
       forget_at_times();
     });
-    if (stored.m != nullptr && has_optimizer()) {
+    if (stored.moments[0] != nullptr && has_optimizer()) {
       for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
-        write_state(local.device, stored, stored.m, begin, read(moments_, 0, begin, end));
-        write_state(local.device, stored, stored.v, begin,
-                    read(moments_, list.tensors.size(), begin, end));
+        for (std::size_t i = 0; i < stored.moments.size(); ++i) {
+          if (stored.moments[i] == nullptr) continue;
+          write_state(local.device, stored, stored.moments[i], begin,
+                      read(moments_, i * list.tensors.size(), begin, end));
+        }
         forget_at_times();
       });
     } else {

@@ -135,6 +135,11 @@ Result<CheckpointState> read_state(const std::string& path, const Transformer& m
     state.digests = std::move(sums).value();
   }
   if (const JsonValue* written = json.given("written")) state.written = written->integer;
+  const JsonValue* plan = json.given("plan");
+  const JsonValue* optimizer =
+      plan == nullptr || !plan->is(JsonKind::Object) ? nullptr : plan->given("optimizer");
+  const bool said = optimizer != nullptr && optimizer->is(JsonKind::String);
+  state.optimizer = said ? optimizer->text : "adamw";
   return state;
 }
 

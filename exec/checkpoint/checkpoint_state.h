@@ -19,7 +19,8 @@ struct CheckpointState {
   std::string data;       // train.data
   double learning_rate = 0, loss = 0, grad_norm = 0;  // of the last step
   std::string schedule_hash;
-  std::string plan;  // JSON (plan_json)
+  std::string plan;       // JSON (plan_json)
+  std::string optimizer;  // its plan's, as read back
   // Which one of its folder's it is, counted as they were written; 0: the file does not say (0.1).
   std::int64_t written = 0;
   Digests digests;  // of the files beside it; empty: the file has none (0.1)
@@ -27,7 +28,7 @@ struct CheckpointState {
 
 std::string state_json(const CheckpointState& state, const Transformer& model);
 // Errors: "FILE: KEY: what"; a checkpoint of another model names the first key that differs. What a
-// run does not need (plan, hash, data, rates) is not read back.
+// run does not need (the rest of the plan, hash, data, rates) is not read back.
 // Error: "FILE: digest: ...": some byte of it is not as it was written.
 Result<CheckpointState> read_state(const std::string& path, const Transformer& model);
 

@@ -126,16 +126,18 @@ class CpuKernels final : public Kernels {
     }
     if (loss != nullptr) norms[slots - 1] = static_cast<double>(*loss);
   }
-  void adamw(Lane, const AdamwArguments& a) override {
+  void update(Lane, const UpdateArguments& a) override {
     double squares = 0;
     for (std::int64_t k = 0; k + 1 < a.slots; ++k) squares += a.norms[k];
     const float scale = clip_factor(std::sqrt(squares), a.options->clip_norm);
     auto* parameter = static_cast<float*>(a.parameter);
-    for (const AdamwRange& range : a.ranges) {
-      const std::size_t n = size(range.end - range.begin);
-      exec::adamw({parameter + range.begin, n}, {a.gradient + range.begin, n},
-                  {a.m + range.begin, n}, {a.v + range.begin, n}, *a.options, a.rate, range.decay,
-                  a.step, scale);
+    for (const UpdateRange& range : a.ranges) {
+      const auto of = [&](auto* values) {
+        return std::span(values + range.begin, size(range.end - range.begin));
+      };
+      exec::update(a.optimizer, of(parameter), of(a.gradient), of(a.moments[0]),
+                   a.moments[1] == nullptr ? std::span<float>() : of(a.moments[1]), *a.options,
+                   a.rate, range.decay, a.step, scale);
     }
   }
 

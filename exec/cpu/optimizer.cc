@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 
 #include "exec/cpu/kernels/table.h"
@@ -35,6 +36,35 @@ void adamw(std::span<float> parameters, std::span<const float> gradients, std::s
                              .epsilon = f(options.epsilon)};
   kernels().adamw(static_cast<std::int64_t>(parameters.size()), factors, gradients.data(),
                   parameters.data(), m.data(), v.data());
+}
+
+void lion(std::span<float> parameters, std::span<const float> gradients, std::span<float> m,
+          const TrainOptions& options, double rate, double decay, float scale) {
+  const auto f = [](double value) { return static_cast<float>(value); };
+  const LionFactors factors{.scale = scale,
+                            .beta1 = f(options.beta1),
+                            .rest1 = f(1.0 - options.beta1),
+                            .beta2 = f(options.beta2),
+                            .rest2 = f(1.0 - options.beta2),
+                            .keep = f(1.0 - rate * decay),
+                            .size = f(rate)};
+  kernels().lion(static_cast<std::int64_t>(parameters.size()), factors, gradients.data(),
+                 parameters.data(), m.data());
+}
+
+void update(Optimizer optimizer, std::span<float> parameters, std::span<const float> gradients,
+            std::span<float> m, std::span<float> v, const TrainOptions& options, double rate,
+            double decay, std::int64_t step, float scale) {
+  switch (optimizer) {
+    case Optimizer::AdamW:
+      return adamw(parameters, gradients, m, v, options, rate, decay, step, scale);
+    case Optimizer::Lion:
+      return lion(parameters, gradients, m, options, rate, decay, scale);
+    case Optimizer::AdamW8bit:
+    case Optimizer::Muon:
+      break;
+  }
+  std::abort();  // the reader refuses them
 }
 
 double learning_rate(const TrainOptions& options, std::int64_t step) {

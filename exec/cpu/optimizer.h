@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a step on one rank: sums of squares per tensor, and AdamW over flat shards.
+// The end of a step on one rank: sums of squares per tensor, and optimizers over flat shards.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,16 @@ float clip_factor(double norm, double clip_norm);
 void adamw(std::span<float> parameters, std::span<const float> gradients, std::span<float> m,
            std::span<float> v, const TrainOptions& options, double learning_rate, double decay,
            std::int64_t step, float scale);
+
+// Lion (Chen et al., arXiv 2302.06675, algorithm 2), with decoupled weight decay:
+// c = b1 m + (1-b1) g; p -= lr (sign(c) + wd p); m = b2 m + (1-b2) g. sign(0) is 0.
+void lion(std::span<float> parameters, std::span<const float> gradients, std::span<float> m,
+          const TrainOptions& options, double learning_rate, double decay, float scale);
+
+// That of `optimizer`. REQUIRES: its row says that it is run; `v` is empty where it has one moment.
+void update(Optimizer optimizer, std::span<float> parameters, std::span<const float> gradients,
+            std::span<float> m, std::span<float> v, const TrainOptions& options,
+            double learning_rate, double decay, std::int64_t step, float scale);
 
 // Warm-up from 0 (step s of w: (s+1)/w), then constant, linear or cosine down to min_learning_rate.
 double learning_rate(const TrainOptions& options, std::int64_t step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norms of all gradients and AdamW, each a launch over many pieces.
+// The norms of all gradients and the optimizer, each a launch over many pieces.
 #include <algorithm>
 
 #include "exec/cuda/calls/cuda_kernels.h"
@@ -24,22 +24,30 @@ void CudaKernels::norms(Lane l, std::span<const NormRange> ranges, const float* 
   if (loss != nullptr) device_.check(to_double(on(l), loss, norms + slots - 1), "loss");
 }
 
-void CudaKernels::adamw(Lane l, const AdamwArguments& a) {
+void CudaKernels::update(Lane l, const UpdateArguments& a) {
   float* factor = device_.buffers().clip_factor(l.rank);
   device_.check(clip_factor(on(l), a.norms, a.slots - 1, a.options->clip_norm, factor), "clip");
   std::vector<TensorRange> flat;
   double decay = 0;
-  for (const AdamwRange& range : a.ranges) {
+  for (const UpdateRange& range : a.ranges) {
     flat.push_back({range.begin, range.end, 0, range.decay != 0});
     decay = std::max(decay, range.decay);
   }
   const Buffers::DevicePieces& pieces = device_.buffers().pieces(l.rank, a.parameter, flat);
+  const bool own_master = a.master == nullptr;
+  float* master = own_master ? static_cast<float*>(a.parameter) : a.master;
+  void* narrow = own_master ? nullptr : a.parameter;
+  if (a.optimizer == Optimizer::Lion) {
+    const Lion constants = lion_constants(a.options->beta1, a.options->beta2, a.rate, decay);
+    device_.check(cuda::lion(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
+                             master, a.moments[0], narrow),
+                  "lion");
+    return;
+  }
   const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon,
                                           a.rate, decay, a.step);
-  const bool own_master = a.master == nullptr;
   device_.check(cuda::adamw(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
-                            own_master ? static_cast<float*>(a.parameter) : a.master, a.m, a.v,
-                            own_master ? nullptr : a.parameter),
+                            master, a.moments[0], a.moments[1], narrow),
                 "adamw");
 }
 

@@ -8,6 +8,7 @@
 #include "exec/step/group_instances.h"
 #include "schedules/ir/listing.h"
 #include "schedules/scenario/mesh.h"
+#include "schedules/scenario/optimizer_state.h"
 
 namespace rehearse::exec {
 
@@ -34,11 +35,9 @@ Result<RunDevice> RunDevice::choose(const std::string& asked) {
   return chosen;
 }
 
-Precision RunDevice::precision(const Precision& asked, std::int32_t zero_stage) const {
-  const Precision fp32{"fp32", 4, 4, 8, ComputeType::Fp32};
-  if (!cuda() || asked.compute == ComputeType::Fp32) return fp32;
-  return zero_stage == 3 ? Precision{"bf16", 4, 4, 8, ComputeType::Bf16}
-                         : Precision{"bf16", 2, 4, 12, ComputeType::Bf16};
+Precision RunDevice::precision(const Plan& plan) const {
+  const bool fp32 = !cuda() || plan.precision.compute == ComputeType::Fp32;
+  return precision_named(fp32 ? "fp32" : "bf16", plan);
 }
 
 std::string RunDevice::describe() const {

@@ -27,7 +27,7 @@ class RunDevice {
   // Why "auto" took the CPU although a CUDA driver is there; else empty.
   const std::string& refused() const { return refused_; }
   // The precision that is run for a plan's: fp32 on the CPU, fp32 or bf16 on CUDA.
-  Precision precision(const Precision& asked, std::int32_t zero_stage) const;
+  Precision precision(const Plan& plan) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
   // What the first GPU is called. REQUIRES: cuda(). Error: what opening it says.
   Result<std::string> gpu_name() const;

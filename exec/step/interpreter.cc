@@ -151,10 +151,10 @@ std::vector<StoredBucket> Interpreter::stored() const {
         stored.type = local_.type_of(value);
       } else if (value.kind == ValueKind::OptimizerState) {
         auto* state = reinterpret_cast<float*>(at);
-        const bool has_master = value.bytes.value >= 12 * count;
-        stored.master = has_master ? state : nullptr;
-        stored.m = state + (has_master ? count : 0);
-        stored.v = state + (has_master ? 2 : 1) * count;
+        const StateArrays arrays =
+            state_arrays(state, value.bytes.value, count, local_.layout.plan.optimizer);
+        stored.master = arrays.master;
+        stored.moments = arrays.moments;
       }
     }
     for (const StoredBucket& stored : by_bucket) {

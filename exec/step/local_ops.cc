@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/step/rank_state.h"
+#include "exec/weights/stored_bucket.h"
 
 namespace rehearse::exec {
 namespace {
@@ -87,7 +88,7 @@ class LocalOp {
   void optimizer_step(const StepOptions& options) const {
     const OwnRange own = own_range(local_, rank_, s_.buckets[op_.bucket.index()]);
     const std::int64_t count = own.end - own.begin;
-    std::vector<AdamwRange> ranges;
+    std::vector<UpdateRange> ranges;
     for (const TensorPlace& place : local_.places) {
       if (place.bucket != op_.bucket) continue;
       const std::int64_t begin = std::max(own.begin, place.offset);
@@ -100,20 +101,20 @@ class LocalOp {
     }
     const bool shard = value(3).kind == ValueKind::ParameterShard;
     const std::int64_t element = bytes_of(local_.type_of(value(3)));
-    const bool has_master = value(2).bytes.value >= 12 * count;
-    float* state = data(2);  // [master,] m, v
-    local_.kernels.adamw(lane_, {.gradient = data(0) + (value(0).shard ? 0 : own.begin),
-                                 .parameter = reinterpret_cast<std::byte*>(data(3)) +
-                                              (shard ? 0 : own.begin) * element,
-                                 .master = has_master ? state : nullptr,
-                                 .m = state + (has_master ? count : 0),
-                                 .v = state + (has_master ? 2 : 1) * count,
-                                 .ranges = ranges,
-                                 .norms = reinterpret_cast<const double*>(data(1)),
-                                 .slots = local_.slots,
-                                 .options = &options.train,
-                                 .rate = options.learning_rate,
-                                 .step = options.step});
+    const Optimizer optimizer = local_.layout.plan.optimizer;
+    const StateArrays state = state_arrays(data(2), value(2).bytes.value, count, optimizer);
+    local_.kernels.update(lane_, {.optimizer = optimizer,
+                                  .gradient = data(0) + (value(0).shard ? 0 : own.begin),
+                                  .parameter = reinterpret_cast<std::byte*>(data(3)) +
+                                               (shard ? 0 : own.begin) * element,
+                                  .master = state.master,
+                                  .moments = state.moments,
+                                  .ranges = ranges,
+                                  .norms = reinterpret_cast<const double*>(data(1)),
+                                  .slots = local_.slots,
+                                  .options = &options.train,
+                                  .rate = options.learning_rate,
+                                  .step = options.step});
   }
 
  private:

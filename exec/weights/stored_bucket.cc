@@ -65,14 +65,25 @@ void write_state(Device& device, const StoredBucket& stored, float* state, std::
 }
 
 void clear_state(Device& device, const StoredBucket& stored) {
-  if (stored.m == nullptr) return;
   constexpr std::int64_t kPiece = 1 << 16;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(kPiece));
-  for (float* state : {stored.m, stored.v}) {
+  for (float* state : stored.moments) {
+    if (state == nullptr) continue;
     for (std::int64_t at = 0; at < own_bytes(stored); at += kPiece) {
       device.write(bytes(state) + at, zeros.data(), std::min(kPiece, own_bytes(stored) - at));
     }
   }
+}
+
+StateArrays state_arrays(float* state, std::int64_t bytes, std::int64_t count,
+                         Optimizer optimizer) {
+  const auto moments = static_cast<std::int64_t>(num_moments(row_of(optimizer)));
+  const bool has_master = bytes >= 4 * (1 + moments) * count;
+  StateArrays arrays{.master = has_master ? state : nullptr};
+  for (std::int64_t i = 0; i < moments; ++i) {
+    arrays.moments[static_cast<std::size_t>(i)] = state + ((has_master ? 1 : 0) + i) * count;
+  }
+  return arrays;
 }
 
 }  // namespace rehearse::exec

@@ -3,6 +3,7 @@
 // host in fp32.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include "exec/backend/device.h"
 #include "schedules/ir/schedule.h"
+#include "schedules/model/optimizer.h"
 
 namespace rehearse::exec {
 
@@ -20,10 +22,10 @@ struct StoredBucket {
   BucketId bucket{};
   std::int64_t first = 0, last = 0;
   std::int64_t own_first = 0, own_last = 0;
-  std::byte* parameter = nullptr;    // of [first, last)
-  ElementType type{};                // of the parameters
-  float* master = nullptr;           // of [own_first, own_last); nullptr: the parameter is fp32
-  float *m = nullptr, *v = nullptr;  // of [own_first, own_last)
+  std::byte* parameter = nullptr;   // of [first, last)
+  ElementType type{};               // of the parameters
+  float* master = nullptr;          // of [own_first, own_last); nullptr: the parameter is fp32
+  std::array<float*, 2> moments{};  // of [own_first, own_last); nullptr: there is none
 };
 
 // Copies go in parts of at most so many elements: no second copy of the weights comes into being.
@@ -44,11 +46,19 @@ void write_parameters(Device& device, const StoredBucket& stored, std::int64_t b
 // Reads elements [begin, end), within [own_first, own_last): the master's where there is one.
 std::vector<float> read_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end);
-// `state`: stored.m or stored.v; likewise.
+// `state`: one of stored.moments; likewise.
 std::vector<float> read_state(Device& device, const StoredBucket& stored, const float* state,
                               std::int64_t begin, std::int64_t end);
 void write_state(Device& device, const StoredBucket& stored, float* state, std::int64_t begin,
                  const std::vector<float>& values);
 void clear_state(Device& device, const StoredBucket& stored);
+
+// Where the arrays of an optimizer's state lie: [master,] then its moments, `count` elements each.
+struct StateArrays {
+  float* master = nullptr;  // nullptr: the parameter is fp32
+  std::array<float*, 2> moments{};
+};
+// `bytes`: of the whole state, which tell whether there is a master copy.
+StateArrays state_arrays(float* state, std::int64_t bytes, std::int64_t count, Optimizer optimizer);
 
 }  // namespace rehearse::exec

@@ -5,6 +5,7 @@
 // Invariant behind it: every bucket of the row's position has one persistent value of parameters;
 // the rows that update it, one of state. They are the row's first values, in backward order.
 #include "schedules/passes/row_draft.h"
+#include "schedules/scenario/optimizer_state.h"
 
 namespace rehearse {
 
@@ -26,7 +27,7 @@ void hold_parameters(RowDraft& row) {
     row.of(row.parameter[i]).persistent = true;
     if (!row.owner) continue;
     row.state[i] =
-        row.bucket_value(ValueKind::OptimizerState, id, precision.optimizer * draft.owned(id));
+        row.bucket_value(ValueKind::OptimizerState, id, state_bytes(row.plan, draft.owned(id)));
     row.of(row.state[i]).persistent = true;
     if (row.plan.offload == OffloadMode::Optimizer) row.of(row.state[i]).home = Home::Host;
   }

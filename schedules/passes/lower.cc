@@ -23,9 +23,11 @@ Estimates estimate_by_flops(const Layout& layout) {
                                                   : 1.0);
   const double core = 2.0 * n * static_cast<double>(plan.sequence_length) *
                       static_cast<double>(s.heads * s.head_dim);
-  const double recompute = plan.recompute == RecomputeMode::Full        ? 2.0 * n * weights + core
-                           : plan.recompute == RecomputeMode::Selective ? core
-                                                                        : 0.0;
+  const bool core_again =
+      plan.recomputes(RecomputePart::AttentionCore) || plan.recomputes(RecomputePart::Operators);
+  const double recompute = plan.recompute.is_full() ? 2.0 * n * weights + core
+                           : core_again             ? core
+                                                    : 0.0;
   const double logits = 2.0 * n * h * static_cast<double>(s.vocabulary);
   const bool early = plan.runtime.own_executor;  // the loss's gradients run with F
   Estimates e;

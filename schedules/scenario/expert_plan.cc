@@ -218,7 +218,7 @@ class ExpertPlanReader {
 
   std::string unfit_shared() const {
     if (experts().shared_ffn_hidden == 0) return "the model has no shared expert";
-    if (plan_.recomputes(RecomputePart::SharedExperts)) {
+    if (!plan_.recompute.is_full() && plan_.recomputes(RecomputePart::SharedExperts)) {
       return "the shared expert cannot be computed again and run beside dispatch";
     }
     return "";
@@ -239,7 +239,7 @@ class ExpertPlanReader {
     if (plan_.expert_dispatch == ExpertDispatch::AllGather) {
       return "pair: expert_dispatch must be all_to_all or deduplicated";
     }
-    if (plan_.recompute == RecomputeMode::Full || plan_.recomputes(RecomputePart::Experts)) {
+    if (plan_.recomputes(RecomputePart::Experts)) {
       return "pair: dispatch cannot be computed again (recompute full, experts)";
     }
     if (plan_.runtime.synchronous_launch) return "pair: nothing overlaps under synchronous_launch";

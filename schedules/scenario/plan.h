@@ -12,25 +12,13 @@
 #include "schedules/base/units.h"
 #include "schedules/model/measured_routing.h"
 #include "schedules/model/model.h"
+#include "schedules/model/optimizer.h"
+#include "schedules/runtime/recompute.h"
 #include "schedules/runtime/runtime.h"
 #include "schedules/timing/compute_timing.h"
 
 namespace rehearse {
 
-enum class RecomputeMode : std::uint8_t { None, Selective, Full };
-// Parts of a layer whose outputs a framework drops and computes again (NVIDIA/Megatron-LM
-// --recompute-modules); each a bit of Plan::recompute_parts.
-enum class RecomputePart : std::uint8_t {
-  AttentionCore,     // core_attn
-  Norm,              // layernorm: both norms' outputs
-  MlpActivation,     // of dense layers
-  ExpertActivation,  // moe_act: of the routed experts
-  LatentUp,          // mla_up_proj: queries, keys and values from the compressed ones
-  Mlp,               // of dense layers, whole
-  Experts,           // moe: router to combine, shared experts too
-  SharedExperts,
-};
-inline constexpr std::size_t kNumRecomputeParts = 8;
 enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
 // Products run in this type. From Fp8 on they run in it alone: all else stays in 16 bit. Mxfp8 and
 // Nvfp4 have a scale for every block of values (OCP microscaling; NVIDIA's 4-bit format).
@@ -41,9 +29,6 @@ constexpr bool is_quantized(ComputeType type) {
 constexpr bool is_block_scaled(ComputeType type) {
   return type >= ComputeType::Mxfp8;
 }
-// AdamW; with moments in 8 bit (Dettmers et al., arXiv 2110.02861); Muon for matrices of layers,
-// AdamW for the rest (Jordan et al., 2024; Liu et al., arXiv 2502.16982).
-enum class Optimizer : std::uint8_t { AdamW, AdamW8bit, Muon };
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
 // The mesh, and what collectives of experts span: ExpertBlock is Expert and ExpertTensor together.
@@ -108,8 +93,7 @@ struct Plan {
   bool micro_batch_auto = false;  // left to the caller: micro_batch is not yet chosen
   std::int64_t global_batch = 1;  // samples per step over all replicas
   std::int64_t sequence_length = 0;
-  RecomputeMode recompute = RecomputeMode::None;
-  std::uint8_t recompute_parts = 0;  // bits, with RecomputeMode::None; Full computes all again
+  Recompute recompute;
   Precision precision;
   Optimizer optimizer = Optimizer::AdamW;
   double document_length = 0;  // mean, of documents packed into a sequence [tokens]; 0: whole ones
@@ -143,10 +127,8 @@ struct Plan {
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
   RuntimeTraits runtime;          // with what the plan's own keys say of it
 
-  bool recomputes(RecomputePart part) const {
-    return recompute == RecomputeMode::None &&
-           (recompute_parts >> static_cast<unsigned>(part) & 1U) != 0;
-  }
+  // Full recomputation computes every part again.
+  bool recomputes(RecomputePart part) const { return recompute.has(part); }
   std::int32_t gpus() const {
     return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;
   }

@@ -12,11 +12,11 @@
 
 namespace rehearse {
 
+// Words of `recompute`, each for more than the one before; a list of parts is another value.
 inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "selective", "full"};
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
 inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16",  "bf16",
                                                                    "fp8",  "mxfp8", "nvfp4"};
-inline constexpr std::array<std::string_view, 3> kOptimizerNames{"adamw", "adamw_8bit", "muon"};
 inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce",
                                                                     "parameter_server"};
 inline constexpr std::array<std::string_view, 3> kExpertDispatchNames{"all_to_all", "all_gather",
@@ -26,9 +26,6 @@ inline constexpr std::array<std::string_view, 2> kExpertRoutingNames{"balanced",
 // The words of `rank_order`.
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "ep", "dp", "pp"};
 
-constexpr std::string_view name_of(RecomputeMode m) {
-  return kRecomputeNames[static_cast<std::size_t>(m)];
-}
 constexpr std::string_view name_of(OffloadMode m) {
   return kOffloadNames[static_cast<std::size_t>(m)];
 }
@@ -39,7 +36,7 @@ constexpr std::string_view name_of(ExpertOverlap o) {
   return kExpertOverlapNames[static_cast<std::size_t>(o)];
 }
 constexpr std::string_view name_of(Optimizer o) {
-  return kOptimizerNames[static_cast<std::size_t>(o)];
+  return row_of(o).name;
 }
 constexpr std::string_view name_of(ComputeType t) {
   return kComputeTypeNames[static_cast<std::size_t>(t)];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/scenario/recompute_parts.h"
 
+#include <algorithm>
+
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/plan_names.h"
 
@@ -8,6 +10,13 @@ namespace rehearse {
 namespace {
 
 using Part = RecomputePart;
+
+// The word that a file has for the whole value; empty: it is a list of parts.
+std::string_view word_of(const Recompute& recompute) {
+  if (recompute.is_full()) return kRecomputeNames[2];
+  if (recompute.is_word_selective()) return kRecomputeNames[1];
+  return recompute.any() ? std::string_view() : kRecomputeNames[0];
+}
 
 std::string list_of(const Plan& plan, std::string_view between,
                     std::string (*shown)(std::string_view)) {
@@ -35,6 +44,7 @@ std::string_view missing(const Transformer& model, Part part) {
       return model.has_dense_layers() ? "" : "no dense layers";
     case Part::AttentionCore:
     case Part::Norm:
+    case Part::Operators:
       break;
   }
   return "";
@@ -76,16 +86,37 @@ std::string unfit_parts(const Transformer& model, const Plan& plan) {
   return "";
 }
 
+Recompute recompute_of(const JsonValue& value, const Plan& plan) {
+  Recompute set;
+  if (value.text == kRecomputeNames[2]) return Recompute::full();
+  if (value.text == kRecomputeNames[1]) {
+    return Recompute::selective(plan.runtime.selective_recompute);
+  }
+  for (const JsonValue& item : value.items) {
+    const auto found = std::ranges::find(kRecomputePartNames, item.text);
+    set.add(static_cast<Part>(found - kRecomputePartNames.begin()));
+  }
+  return set;
+}
+
 std::string recompute_json(const Plan& plan) {
-  const std::string parts =
-      list_of(plan, ", ", [](std::string_view name) { return json_quoted(name); });
-  return parts.empty() ? json_quoted(rehearse::name_of(plan.recompute)) : "[" + parts + "]";
+  const std::string_view word = word_of(plan.recompute);
+  if (!word.empty()) return json_quoted(word);
+  return "[" + list_of(plan, ", ", [](std::string_view name) { return json_quoted(name); }) + "]";
 }
 
 std::string recompute_text(const Plan& plan) {
-  const std::string parts =
-      list_of(plan, " + ", [](std::string_view name) { return std::string(name); });
-  return parts.empty() ? std::string(rehearse::name_of(plan.recompute)) : parts;
+  const std::string_view word = word_of(plan.recompute);
+  if (!word.empty()) return std::string(word);
+  return list_of(plan, " + ", [](std::string_view name) { return std::string(name); });
+}
+
+std::string recomputed_text(const Plan& plan) {
+  if (!plan.recompute.any()) return "nothing is";
+  if (plan.recompute.is_full()) return "every layer is";
+  if (plan.recompute.is_word_selective()) return "attention is";
+  const std::string parts = recompute_text(plan);
+  return parts + (parts.find(" + ") == std::string::npos ? " is" : " are");
 }
 
 }  // namespace rehearse

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/base/json_reader.h"
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
 
@@ -19,8 +20,15 @@ inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePart
 // runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
 std::string unfit_parts(const Transformer& model, const Plan& plan);
 
-// As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people: "norm + latent_up".
+// What `value` says, a word of kRecomputeNames or a list of parts; `selective` is the plan's
+// runtime's. REQUIRES: the value is as the table of keys has it.
+Recompute recompute_of(const JsonValue& value, const Plan& plan);
+
+// As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people, in reports, answers
+// and tables alike: "norm + latent_up".
 std::string recompute_json(const Plan& plan);
 std::string recompute_text(const Plan& plan);
+// Of a sentence: "nothing is", "norm + latent_up are".
+std::string recomputed_text(const Plan& plan);
 
 }  // namespace rehearse

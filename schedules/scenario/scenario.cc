@@ -334,7 +334,8 @@ class ScenarioReader {
     const JsonValue nothing = empty_object(root_.line);
     const JsonValue* train = root_.given("train");
     const Transformer* model = has_model_ ? &scenario_.model : nullptr;
-    scenario_.train = read_train(train == nullptr ? nothing : *train, model, report_);
+    scenario_.train =
+        read_train(train == nullptr ? nothing : *train, model, scenario_.plan.optimizer, report_);
     scenario_.plan.router_balance = router_balance(scenario_.train);
   }
 

@@ -111,7 +111,7 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
   fill(entry.figures, "parameter_gradient_optimizer_bytes", states);
   fill(entry.figures, "activation_fraction_of_tp_baseline",
        layer_activation_bytes(shape, plan.recompute, plan.sequence_parallel) /
-           layer_activation_bytes(shape, RecomputeMode::None, false));
+           layer_activation_bytes(shape, {}, false));
   entry.predicted_fits = activations + states <= static_cast<double>(cluster.capacity().value);
 }
 

@@ -14,11 +14,13 @@ double zero_model_state_bytes(double parameters, std::int32_t replicas, std::int
          (part(2, stage >= 3) + part(2, stage >= 2) + part(optimizer_bytes, stage >= 1));
 }
 
-double layer_activation_bytes(const ActivationShape& x, RecomputeMode recompute,
+double layer_activation_bytes(const ActivationShape& x, const Recompute& recompute,
                               bool sequence_parallel) {
   const double sbh = x.sequence * x.micro_batch * x.hidden, t = x.tensor_parallel;
-  if (recompute == RecomputeMode::Full) return 2 * sbh;
-  const double core = recompute == RecomputeMode::None ? 5 * x.heads * x.sequence / x.hidden : 0;
+  if (recompute.is_full()) return 2 * sbh;
+  const bool core_again =
+      recompute.has(RecomputePart::AttentionCore) || recompute.has(RecomputePart::Operators);
+  const double core = core_again ? 0 : 5 * x.heads * x.sequence / x.hidden;
   if (sequence_parallel) return sbh / t * (34 + core);
   return sbh * (10 + (24 + core) / t);
 }
@@ -27,7 +29,7 @@ double interleave_factor(double positions, double chunks) {
   return chunks > 1 ? 1 + (positions - 1) / (positions * chunks) : 1;
 }
 
-double first_position_activation_bytes(const ActivationShape& shape, RecomputeMode recompute,
+double first_position_activation_bytes(const ActivationShape& shape, const Recompute& recompute,
                                        bool sequence_parallel, double layers, double positions,
                                        double chunks) {
   return layers * layer_activation_bytes(shape, recompute, sequence_parallel) *

@@ -35,14 +35,14 @@ struct ActivationShape {
 // Bytes kept per layer: none: Eq. 1 (t = 1), Eq. 2 (t > 1), Eq. 4 (with sequence parallelism);
 // selective: the same without the attention core 5as/h (Section 5, Eq. 6 with sequence
 // parallelism); full: 2sbh, the layer's input. [B]
-double layer_activation_bytes(const ActivationShape& shape, RecomputeMode recompute,
+double layer_activation_bytes(const ActivationShape& shape, const Recompute& recompute,
                               bool sequence_parallel);
 
 // Section 4.2.3: the first position keeps p micro-batches of L/p layers, whatever p; interleaving
 // multiplies by 1 + (p-1)/(pv).
 double interleave_factor(double positions, double chunks);
 // Eq. 5 and its variants: layers of the first position. [B]
-double first_position_activation_bytes(const ActivationShape& shape, RecomputeMode recompute,
+double first_position_activation_bytes(const ActivationShape& shape, const Recompute& recompute,
                                        bool sequence_parallel, double layers, double positions,
                                        double chunks);
 // Section 4.3, what Eq. 5 leaves out on the first position: sbhp/t of the embedding's dropout; and

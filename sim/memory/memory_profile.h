@@ -69,7 +69,7 @@ enum class Flag : std::uint8_t {
   EagerAttention,
   EagerNorm,
   GroupedExperts,  // of the model: it has experts, and their products are one launch
-  // Parts that the backward makes again (Plan::recompute_parts), as the layer has them.
+  // Parts that the backward makes again (Plan::recompute), as the layer has them.
   NormAgain,
   LatentAgain,
   ActivationAgain,  // of a dense layer's MLP, of the routed experts

@@ -25,18 +25,22 @@ bool keeps_fp8_operands(const Plan& plan) {
   return is_quantized(plan.precision.compute) && plan.runtime.fp8_casts != Fp8Casts::EachProduct;
 }
 
+// What the backward of a script makes again: nothing, the tensors that its rows mark as dropped, or
+// the whole forward.
+enum class Remade : std::uint8_t { Nothing, Dropped, Everything };
+
 // Names to slots, and which of them hold a tensor at the present row.
 class Compiler {
  public:
   Compiler(const SegmentScript& script, const SizeLetters& letters, Flags flags)
       : script_(script), letters_(letters), flags_(flags) {}
 
-  SegmentProgram compile(RecomputeMode mode, bool compiled) {
-    mode_ = mode;
-    remakes_ = compiled && mode == RecomputeMode::None;
+  SegmentProgram compile(Remade remade, bool compiled) {
+    remade_ = remade;
+    remakes_ = compiled && remade == Remade::Nothing;
     run_forward(program_.forward, Run::First);
     end_forward();
-    if (mode == RecomputeMode::Full) run_forward(program_.backward, Run::Again);
+    if (remade == Remade::Everything) run_forward(program_.backward, Run::Again);
     for (const ScriptRow& row : script_.backward) {
       if (!row.condition.holds(flags_)) continue;
       switch (row.act) {
@@ -48,7 +52,7 @@ class Compiler {
           free(program_.backward, row.tensor, row.weight_phase);
           break;
         case ScriptRow::Act::Recompute:
-          if (mode == RecomputeMode::Selective) {
+          if (remade == Remade::Dropped) {
             run_forward(program_.backward, row.whole_forward ? Run::Again : Run::DroppedAlone);
           }
           break;
@@ -98,12 +102,12 @@ class Compiler {
   }
 
   bool survives(Keep keep) const {
-    switch (mode_) {
-      case RecomputeMode::None:
+    switch (remade_) {
+      case Remade::Nothing:
         return keep == Keep::Always || keep == Keep::Drop || (keep == Keep::Cheap && !remakes_);
-      case RecomputeMode::Selective:
+      case Remade::Dropped:
         return keep == Keep::Always || keep == Keep::Saved;
-      case RecomputeMode::Full:
+      case Remade::Everything:
         return false;
     }
     return false;
@@ -111,7 +115,7 @@ class Compiler {
 
   bool needed_again(Keep keep) const {
     return keep == Keep::Always || keep == Keep::Drop || keep == Keep::Cheap ||
-           (keep == Keep::Saved && mode_ == RecomputeMode::Selective);
+           (keep == Keep::Saved && remade_ == Remade::Dropped);
   }
 
   // The forward, or its repetition inside the backward: then what is still there is not made again,
@@ -157,7 +161,7 @@ class Compiler {
   const SegmentScript& script_;
   const SizeLetters& letters_;
   Flags flags_;
-  RecomputeMode mode_ = RecomputeMode::None;
+  Remade remade_ = Remade::Nothing;
   bool remakes_ = false;  // cheap tensors in the backward, with nothing recomputed
   SegmentProgram program_;
   std::vector<std::string_view> names_{"input", "output", "output_gradient", "input_gradient"};
@@ -290,27 +294,33 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
       experts && expert_group(layout) > 1 && plan.expert_dispatch == ExpertDispatch::AllGather);
   set(Flag::Fp8Operands, keeps_fp8_operands(plan));
   using R = RecomputePart;
-  set(Flag::NormAgain, plan.recomputes(R::Norm));
-  set(Flag::LatentAgain, plan.recomputes(R::LatentUp));
-  set(Flag::ActivationAgain, plan.recomputes(experts ? R::ExpertActivation : R::MlpActivation));
-  set(Flag::MlpAgain, plan.recomputes(experts ? R::Experts : R::Mlp));
-  set(Flag::SharedAgain, experts && plan.recomputes(R::SharedExperts));
+  // Full recomputation runs the whole forward again, so that no row drops anything by itself.
+  const auto alone = [&](R part) { return !plan.recompute.is_full() && plan.recomputes(part); };
+  set(Flag::NormAgain, alone(R::Norm));
+  set(Flag::LatentAgain, alone(R::LatentUp));
+  set(Flag::ActivationAgain, alone(experts ? R::ExpertActivation : R::MlpActivation));
+  set(Flag::MlpAgain, alone(experts ? R::Experts : R::Mlp));
+  set(Flag::SharedAgain, experts && alone(R::SharedExperts));
   set(Flag::Fp8Dispatch, experts && plan.fp8_dispatch);
   return flags;
 }
 
 namespace {
 
-// What makes again the outputs that scripts mark as dropped: the attention core's.
-RecomputeMode mode_of(const Plan& plan) {
-  return plan.recomputes(RecomputePart::AttentionCore) ? RecomputeMode::Selective : plan.recompute;
+// Scripts mark as dropped what the runtime's selective recomputation drops: the attention core's
+// outputs, or those of operators.
+Remade remade_by(const Plan& plan) {
+  if (plan.recompute.is_full()) return Remade::Everything;
+  const bool dropped =
+      plan.recomputes(RecomputePart::AttentionCore) || plan.recomputes(RecomputePart::Operators);
+  return dropped ? Remade::Dropped : Remade::Nothing;
 }
 
 SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
-                        const Layout& layout, bool experts, bool rotates, RecomputeMode mode) {
+                        const Layout& layout, bool experts, bool rotates, Remade remade) {
   return Compiler(script, size_letters(layout, experts),
                   script_flags(profile, layout, experts, rotates))
-      .compile(mode, layout.plan.runtime.compiled);
+      .compile(remade, layout.plan.runtime.compiled);
 }
 
 }  // namespace
@@ -318,10 +328,10 @@ SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profil
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape, bool rotates) {
   const auto layer = [&](bool experts) {
-    return compiled(profile.layer, profile, layout, experts, rotates, mode_of(layout.plan));
+    return compiled(profile.layer, profile, layout, experts, rotates, remade_by(layout.plan));
   };
   const auto other = [&](const SegmentScript& script) {
-    return compiled(script, profile, layout, /*experts=*/false, rotates, RecomputeMode::None);
+    return compiled(script, profile, layout, /*experts=*/false, rotates, Remade::Nothing);
   };
   switch (shape) {
     case SegmentShape::Embedding:

@@ -5,6 +5,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/stage_index.h"
+#include "schedules/scenario/optimizer_state.h"
 
 namespace rehearse::sim {
 
@@ -83,12 +84,12 @@ std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>
   std::int64_t elements = 0;
   for (const UnitTensors& unit : units) elements += unit.routed;
   const std::int64_t replicas = Shards(plan).experts;
-  const auto held = [&](std::int32_t from_stage, std::int64_t bytes) {
-    return bytes * (plan.zero_stage >= from_stage ? divide_up(elements, replicas) : elements);
+  const auto held = [&](std::int32_t from_stage) {
+    return plan.zero_stage >= from_stage ? divide_up(elements, replicas) : elements;
   };
   const bool on_device = plan.offload != OffloadMode::Optimizer;
-  return held(3, plan.precision.parameters) + held(2, plan.precision.gradients) +
-         (on_device ? held(1, plan.precision.optimizer) : 0);
+  return held(3) * plan.precision.parameters + held(2) * plan.precision.gradients +
+         (on_device ? state_bytes(plan, held(1)) : 0);
 }
 
 std::int64_t parameters_of(const std::vector<UnitTensors>& units) {

@@ -6,6 +6,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/optimizer_state.h"
 #include "sim/formulas/closed_form.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"
@@ -15,7 +16,8 @@ namespace rehearse::sim {
 namespace {
 
 // What is there all the time from the second step on, without what is gathered.
-std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters) {
+std::int64_t resident_bytes(const MemoryProfile& profile, const Plan& plan,
+                            std::int64_t parameters) {
   const Precision& bytes = plan.precision;
   const bool gathers = plan.holds_shards();
   // Experts may have more replicas than the dense tensors: a bound from below takes the larger.
@@ -23,7 +25,7 @@ std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::in
   const std::int64_t shard = parameters / std::max(shards.dense, shards.experts);
   std::int64_t sum = (gathers ? shard : parameters) * bytes.parameters;
   if (plan.offload != OffloadMode::Optimizer) {
-    sum += (plan.zero_stage >= 1 || gathers ? shard : parameters) * bytes.optimizer;
+    sum += state_bytes(plan, plan.zero_stage >= 1 || gathers ? shard : parameters);
   }
   if (profile.contiguous_gradients && !gathers) {
     sum += (plan.zero_stage >= 2 ? shard : parameters) * bytes.gradients;
@@ -110,7 +112,7 @@ FamilyBound BoundTables::family(const Plan& plan) {
         if (model_.tied_embedding && g > 0) parameters += table_;
       }
     }
-    group.states = state_bytes(*profile_, plan, parameters);
+    group.states = resident_bytes(*profile_, plan, parameters);
     family.groups.push_back(group);
   }
   return family;
@@ -161,7 +163,7 @@ std::int64_t BoundTables::row_bound(const Plan& plan, const std::vector<std::int
   const auto count = static_cast<std::int32_t>(plan.stage_layers.size());
   std::int64_t parameters = 0;
   for (const std::int32_t s : stages) parameters += stage_parameters(plan, s, count);
-  return state_bytes(*profile_, plan, parameters) + alive + outside(plan);
+  return resident_bytes(*profile_, plan, parameters) + alive + outside(plan);
 }
 
 std::int64_t BoundTables::outside(const Plan& plan) const {

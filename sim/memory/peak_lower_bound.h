@@ -73,7 +73,7 @@ class BoundTables {
   std::int64_t embedding_ = 0, head_ = 0, table_ = 0, predictions_ = 0;
   std::array<std::int64_t, 2> layer_{};      // dense, with experts
   std::vector<std::int64_t> layers_before_;  // parameters of layers [0, l)
-  std::map<std::pair<std::int32_t, RecomputeMode>, Kept> kept_;
+  std::map<std::pair<std::int32_t, Recompute>, Kept> kept_;
 };
 
 }  // namespace rehearse::sim

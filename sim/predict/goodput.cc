@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/scenario/optimizer_state.h"
 #include "sim/formulas/closed_form.h"
 
 namespace rehearse::sim {
@@ -10,8 +11,8 @@ namespace rehearse::sim {
 std::int64_t checkpoint_bytes(const Transformer& model, const Plan& plan) {
   // Where parameters are their own master copy (4 + 4 + 8) they are saved too.
   const bool own_master = plan.precision.parameters >= 4;
-  return total_parameters(model) *
-         (plan.precision.optimizer + (own_master ? plan.precision.parameters : 0));
+  const std::int64_t parameters = total_parameters(model);
+  return state_bytes(plan, parameters) + (own_master ? parameters * plan.precision.parameters : 0);
 }
 
 std::optional<Goodput> goodput_of(const Cluster& cluster, const Transformer& model,

@@ -146,7 +146,7 @@ std::string layout_of(const Plan& plan) {
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
-  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+  if (plan.recompute.any()) {
     text += ", " + recompute_text(plan) + " recompute";
   }
   if (plan.overlap_expert_parallel == ExpertOverlap::Pair) {

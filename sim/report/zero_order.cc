@@ -10,6 +10,7 @@
 
 #include "schedules/passes/lower.h"
 #include "schedules/passes/plan_order.h"
+#include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/arena_memory.h"
 
 namespace rehearse::sim {
@@ -39,19 +40,17 @@ std::string text_of(std::int64_t bytes) {
 
 // The plan with less of ZeRO. Keys that ZeRO-3 has other defaults for go back to them.
 Plan with_stage(Plan plan, std::int32_t stage) {
-  if (plan.zero_stage == 3) {
+  const bool sharded = plan.zero_stage == 3;
+  plan.zero_stage = stage;
+  if (sharded) {
     if (plan.overlap_gradient_reduce && plan.overlap_parameter_gather) {
       plan.overlap_gradient_reduce = plan.overlap_parameter_gather = false;
       plan.bucket_bytes = 0;
     }
-    const bool custom = plan.precision.name == "custom";
-    if (!custom && plan.precision.compute != ComputeType::Fp32) {
-      plan.precision.parameters = 2;
-      plan.precision.gradients = plan.precision.compute == ComputeType::Fp16 ? 2 : 4;
-      plan.precision.optimizer = 12;
+    if (plan.precision.name != "custom") {
+      plan.precision = precision_named(plan.precision.name, plan);
     }
   }
-  plan.zero_stage = stage;
   if (stage == 0) plan.shard_group = 0;
   return plan;
 }

@@ -16,7 +16,7 @@ std::int32_t habits(const Plan& p) {
                      p.zero_stage > 0,
                      p.sequence_parallel && p.tensor_parallel > 1,
                      p.virtual_stages > 1,
-                     p.recompute != RecomputeMode::None,
+                     p.recompute.any(),
                      p.offload != OffloadMode::None};
   return static_cast<std::int32_t>(std::ranges::count(on, true));
 }

@@ -97,7 +97,7 @@ class Finder {
     std::ranges::stable_sort(choices_, {}, &Choice::key);
   }
   std::int32_t changes_to(const Plan& family, std::int32_t micro_batch,
-                          RecomputeMode recompute) const {
+                          const Recompute& recompute) const {
     return changed_family_keys(plan_, family) + (micro_batch != plan_.micro_batch) +
            (recompute != plan_.recompute);
   }
@@ -114,7 +114,8 @@ class Finder {
 
   // All plans with so many keys changed at most.
   void estimate_changes() {
-    setup_.wanted = [this](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+    setup_.wanted = [this](const Plan& family, std::int32_t micro_batch,
+                           const Recompute& recompute) {
       const std::int32_t changes = changes_to(family, micro_batch, recompute);
       return changes > 0 && changes <= kMostChanges;
     };
@@ -135,8 +136,8 @@ class Finder {
     Cluster boundless = cluster_;
     boundless.gpu.usable_memory_gib = 1e9;
     setup_.cluster = &boundless;
-    setup_.wanted = [](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
-      return micro_batch == 1 && recompute == RecomputeMode::Full &&
+    setup_.wanted = [](const Plan& family, std::int32_t micro_batch, const Recompute& recompute) {
+      return micro_batch == 1 && recompute.is_full() &&
              (family.zero_stage > 0 || family.replicas() == 1);
     };
     estimate([](const Candidate& c) { return static_cast<double>(c.bound); });

@@ -5,6 +5,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/passes/plan_order.h"
+#include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/memory_script.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/search.h"
@@ -37,7 +38,7 @@ std::optional<Plan> whole_replica(const Space& space) {
   Plan plan = families.front().plan;
   plan.micro_batch_auto = false;
   plan.global_batch = plan.micro_batch = 1;
-  const std::vector<RecomputeMode> modes = recomputes_of(space, plan);
+  const std::vector<Recompute> modes = recomputes_of(space, plan);
   if (!modes.empty()) plan.recompute = modes.front();
   return plan;
 }
@@ -78,7 +79,7 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
   const SegmentProgram program = segment_program(
       profile.value(), layout,
       model.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer);
-  report.layer_bytes = largest * (bytes.parameters + bytes.gradients + bytes.optimizer) +
+  report.layer_bytes = largest * (bytes.parameters + bytes.gradients) + state_bytes(plan, largest) +
                        forward_bytes(program).peak +
                        profile.value().context.of(cluster.gpu.compute_capability.value_or(0));
   report.situation = whole.fits                              ? Situation::EverythingFits

@@ -41,6 +41,12 @@ done
 "$rehearse" search "$scenario" --top 2 --csv >"$work/csv"
 awk -F, 'NR == 1 { columns = NF } NF != columns { exit 1 } END { exit NR != 3 }' "$work/csv" || fail "csv: $(cat "$work/csv")"
 
+# The column of what is recomputed has the words of the plan, a list's too.
+"$rehearse" search "$scenario" --top 1 --csv --set plan.runtime=megatron \
+  --set 'plan.recompute=["attention_core"]' >"$work/csv" || fail "csv of parts: exit $?"
+column=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == "recompute") at = i } NR == 2 { print $at }' "$work/csv")
+[ "$column" = attention_core ] || fail "recompute: $column: $(cat "$work/csv")"
+
 # Ctrl-C: the best so far, a clean exit.
 "$rehearse" search scenarios/search/llama3-70b.json --json >"$work/stopped" 2>"$work/err" &
 search=$!

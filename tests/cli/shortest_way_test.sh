@@ -91,6 +91,13 @@ refused 2 "it writes svg, not png" simulate 3d-8-gpus --sweep plan.micro_batch=1
 grep -q "^fits      yes" "$work/out" || fail "$(cat "$work/out")"
 "$rehearse" simulate "$work/p.json" --require-fit >"$work/saved" 2>&1 || fail "what plan saves"
 ! grep -q "changes nothing" "$work/saved" || fail "what plan saves: $(cat "$work/saved")"
+# A list of parts that are computed again is what the answer says, and what its flags launch.
+"$rehearse" plan llama3-8b --gpus 16 --on h100 --set 'plan.recompute=["attention_core","mlp"]' \
+  >"$work/out" || fail "plan with parts"
+grep -q "; attention_core + mlp are recomputed" "$work/out" || fail "$(cat "$work/out")"
+grep -q "^flags .* --recompute-granularity selective --recompute-modules core_attn mlp$" "$work/out" ||
+  fail "$(cat "$work/out")"
+says_not "flags  " plan llama3-8b --gpus 16 --on h100 --set 'plan.recompute=["mlp_activation"]'
 # Both name one band.
 low() { sed -n 's/.*"low_s": *\([0-9.]*\).*/\1/p' "$1" | head -1 | cut -c1-8; }
 "$rehearse" plan llama3-8b --gpus 16 --on dgx-h100 --json >"$work/plan.json" || fail "plan --json"

@@ -108,6 +108,41 @@ TEST_P(StepTest, AdamWOverAFlatShard) {
   }
 }
 
+TEST_P(StepTest, LionOverAFlatShard) {
+  const TrainOptions options{.beta2 = 0.99, .weight_decay = 0.1};
+  const double rate = 1e-2;
+  const auto gradients = random_values(kCount, 1);
+  auto master = random_values(kCount, 2), m = random_values(kCount, 3, 0.1F);
+  const float scale = 0.75F;
+  auto expected = master, expected_m = m;
+  for (const TensorRange& range : kRanges) {
+    const auto part = [&](std::vector<float>& all) {
+      return std::span<float>(all.data() + range.begin, all.data() + range.end);
+    };
+    exec::lion(part(expected), {gradients.data() + range.begin, gradients.data() + range.end},
+               part(expected_m), options, rate, range.decays ? options.weight_decay : 0.0, scale);
+  }
+  const Lion constants = lion_constants(options.beta1, options.beta2, rate, options.weight_decay);
+  const Pieces cut = cut_into_pieces(kRanges);
+  for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
+    Memory d(type());
+    Array &g = d.floats(gradients, shift), &w = d.floats(master, shift), &m_at = d.floats(m, shift);
+    Array &pieces = d.raw(cut.pieces), &factor = d.floats({scale});
+    Array& parameters = d.values(master, shift);
+    const bool half = type() == Type::BFloat16;
+    d.run([&] {
+      return lion(nullptr, constants, pieces.at<Piece>(),
+                  static_cast<std::int64_t>(cut.pieces.size()), g.at<float>(), factor.at<float>(),
+                  w.at<float>(), m_at.at<float>(), half ? parameters.at() : nullptr);
+    });
+    expect_close(w.values(), expected, 3e-7, "master");
+    expect_close(m_at.values(), expected_m, 3e-7, "m");
+    if (!half) continue;
+    auto written = rounded(w.values(), type());
+    expect_close(parameters.values(), written, 0, "parameters");
+  }
+}
+
 REHEARSE_BOTH_TYPES(StepTest);
 
 }  // namespace

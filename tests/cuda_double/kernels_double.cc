@@ -268,6 +268,34 @@ int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces
     }
   });
 }
+Lion lion_constants(double beta1, double beta2, double rate, double decay) {
+  return {static_cast<float>(beta1), static_cast<float>(1 - beta1),
+          static_cast<float>(beta2), static_cast<float>(1 - beta2),
+          static_cast<float>(rate),  static_cast<float>(1 - rate * decay)};
+}
+int lion(Stream s, const Lion& c, const Piece* pieces, std::int64_t num_pieces,
+         const float* gradients, const float* scale, float* master, float* m, void* parameters) {
+  Touched all("lion");
+  all.reads(scale);
+  for (std::int64_t k = 0; k < num_pieces; ++k) {
+    const std::int64_t at = pieces[k].begin, bytes = 4 * std::int64_t{pieces[k].count};
+    all.reads(gradients + at, bytes).writes(master + at, bytes).writes(m + at, bytes);
+  }
+  return run(s, parameters == nullptr ? Type::Float32 : Type::BFloat16, std::move(all), [=] {
+    for (std::int64_t k = 0; k < num_pieces; ++k) {
+      const std::int64_t at = pieces[k].begin;
+      kernels().lion(pieces[k].count,
+                     {.scale = *scale,
+                      .beta1 = c.b1,
+                      .rest1 = c.a1,
+                      .beta2 = c.b2,
+                      .rest2 = c.a2,
+                      .keep = pieces[k].decays != 0 ? c.keep : 1.0F,
+                      .size = c.size},
+                     gradients + at, master + at, m + at);
+    }
+  });
+}
 
 int cast(Stream s, Type from, Type to, std::int64_t count, const void* in, void* out) {
   if (from != to) return run(s, Type::BFloat16, touched("cast", in, out), [] {});

@@ -20,6 +20,12 @@ struct AdamwFactors {
   float scale = 1, beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
   float keep = 1, size = 0, root = 1, epsilon = 0;
 };
+// What Lion takes of one step, rounded once: g = gradient * scale; c = beta1 m + rest1 g;
+// p = keep p - size sign(c); m = beta2 m + rest2 g.
+struct LionFactors {
+  float scale = 1, beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
+  float keep = 1, size = 0;
+};
 
 struct KernelTable {
   using Element = float;
@@ -29,6 +35,8 @@ struct KernelTable {
   double (*sum_of_squares)(std::int64_t count, const float* x) = nullptr;
   void (*adamw)(std::int64_t count, const AdamwFactors& factors, const float* gradient,
                 float* parameter, float* m, float* v) = nullptr;
+  void (*lion)(std::int64_t count, const LionFactors& factors, const float* gradient,
+               float* parameter, float* m) = nullptr;
   std::int64_t (*room_bytes)(std::int64_t width) = nullptr;  // kernel_room_bytes()
 };
 

@@ -27,7 +27,7 @@ class CudaKernels final : public Kernels {
 #include "exec/backend/kernel_rows.inc"
   void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
              double* norms) override;
-  void adamw(Lane lane, const AdamwArguments& arguments) override;
+  void update(Lane lane, const UpdateArguments& arguments) override;
 
  private:
   cudaStream_t on(Lane lane) {

@@ -183,6 +183,16 @@ AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, d
 int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64_t num_pieces,
           const float* gradients, const float* scale, float* master, float* m, float* v,
           void* parameters);
+// Constants of one Lion step, each rounded as exec/cpu/optimizer.cc rounds it.
+struct Lion {
+  float b1 = 0, a1 = 0, b2 = 0, a2 = 0;  // beta and 1 - beta
+  float size = 0;                        // rate
+  float keep = 1;                        // 1 - rate * decay, for pieces that decay
+};
+Lion lion_constants(double beta1, double beta2, double rate, double decay);
+// Lion, as adamw above, with one moment.
+int lion(Stream stream, const Lion& constants, const Piece* pieces, std::int64_t num_pieces,
+         const float* gradients, const float* scale, float* master, float* m, void* parameters);
 
 // --- plain arrays ------------------------------------------------------------
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);

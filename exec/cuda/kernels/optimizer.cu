@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a step: sums of squares per tensor, the clip factor, AdamW. Flat arrays in pieces that
-// never cross a tensor, one block per piece.
+// The end of a step: sums of squares per tensor, the clip factor, AdamW and Lion. Flat arrays in
+// pieces that never cross a tensor, one block per piece.
 #include <cmath>
 
 #include "exec/cuda/kernels/device.cuh"
@@ -52,6 +52,18 @@ __global__ void clip_factor_kernel(const double* __restrict__ squares, std::int6
 
 // V elements from `i` on; V is 4 where they lie at 16 bytes.
 template <int V>
+__device__ __forceinline__ void store_weights(std::int64_t i, const float (&w)[V], float* master,
+                                              Bf16* parameters) {
+  store(master + i, w);
+  if (parameters == nullptr) return;
+  if constexpr (V == 4) {
+    *reinterpret_cast<uint2*>(parameters + i) = make_uint2(pack(w[0], w[1]), pack(w[2], w[3]));
+  } else {
+    store(parameters + i, w);
+  }
+}
+
+template <int V>
 __device__ __forceinline__ void adamw_at(std::int64_t i, const AdamW& c, float keep, float scale,
                                          const float* gradients, float* master, float* m, float* v,
                                          Bf16* parameters) {
@@ -67,15 +79,44 @@ __device__ __forceinline__ void adamw_at(std::int64_t i, const AdamW& c, float k
     second[k] = c.b2 * second[k] + c.a2 * g[k] * g[k];
     w[k] = w[k] * keep - c.size * first[k] / (sqrtf(second[k]) * c.root + c.epsilon);
   }
-  store(master + i, w);
   store(m + i, first);
   store(v + i, second);
-  if (parameters == nullptr) return;
-  if constexpr (V == 4) {
-    *reinterpret_cast<uint2*>(parameters + i) = make_uint2(pack(w[0], w[1]), pack(w[2], w[3]));
-  } else {
-    store(parameters + i, w);
+  store_weights(i, w, master, parameters);
+}
+
+template <int V>
+__device__ __forceinline__ void lion_at(std::int64_t i, const Lion& c, float keep, float scale,
+                                        const float* gradients, float* master, float* m,
+                                        Bf16* parameters) {
+  float g[V], w[V], first[V];
+  load(gradients + i, g);
+  load(master + i, w);
+  load(m + i, first);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    g[k] *= scale;
+    const float mixed = c.b1 * first[k] + c.a1 * g[k];
+    // What is no number stays none.
+    const float sign = mixed > 0.0F ? 1.0F : mixed < 0.0F ? -1.0F : mixed;
+    w[k] = w[k] * keep - c.size * sign;
+    first[k] = c.b2 * first[k] + c.a2 * g[k];
   }
+  store(m + i, first);
+  store_weights(i, w, master, parameters);
+}
+
+// Calls one(i) and four(i) for the elements of a piece: [begin, whole) and [rest, end) one by one,
+// what lies between in fours.
+template <class One, class Four>
+__device__ __forceinline__ void over_piece(const Piece& piece, bool aligned, const One& one,
+                                           const Four& four) {
+  const std::int64_t end = piece.begin + piece.count;
+  std::int64_t whole = (piece.begin + 3) / 4 * 4, rest = end / 4 * 4;
+  if (!aligned || whole >= rest) whole = rest = end;
+  const auto thread = static_cast<std::int64_t>(threadIdx.x);
+  for (std::int64_t i = piece.begin + thread; i < whole; i += kThreads) one(i);
+  for (std::int64_t i = whole + 4 * thread; i < rest; i += 4 * kThreads) four(i);
+  for (std::int64_t i = rest + thread; i < end; i += kThreads) one(i);
 }
 
 // `aligned`: all arrays begin at 16 bytes (parameters at 8), so elements 4 k do too.
@@ -86,20 +127,31 @@ __global__ void __launch_bounds__(kThreads)
                  float* __restrict__ v, Bf16* __restrict__ parameters) {
   const Piece piece = pieces[blockIdx.x];
   const float scale = *scale_at, keep = piece.decays != 0 ? constants.keep : 1.0F;
-  const std::int64_t end = piece.begin + piece.count;
-  // [begin, whole) and [rest, end) one by one, what lies between in fours.
-  std::int64_t whole = (piece.begin + 3) / 4 * 4, rest = end / 4 * 4;
-  if (!aligned || whole >= rest) whole = rest = end;
-  const auto thread = static_cast<std::int64_t>(threadIdx.x);
-  for (std::int64_t i = piece.begin + thread; i < whole; i += kThreads) {
-    adamw_at<1>(i, constants, keep, scale, gradients, master, m, v, parameters);
-  }
-  for (std::int64_t i = whole + 4 * thread; i < rest; i += 4 * kThreads) {
-    adamw_at<4>(i, constants, keep, scale, gradients, master, m, v, parameters);
-  }
-  for (std::int64_t i = rest + thread; i < end; i += kThreads) {
-    adamw_at<1>(i, constants, keep, scale, gradients, master, m, v, parameters);
-  }
+  over_piece(
+      piece, aligned,
+      [&](std::int64_t i) {
+        adamw_at<1>(i, constants, keep, scale, gradients, master, m, v, parameters);
+      },
+      [&](std::int64_t i) {
+        adamw_at<4>(i, constants, keep, scale, gradients, master, m, v, parameters);
+      });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    lion_kernel(Lion constants, const Piece* __restrict__ pieces,
+                const float* __restrict__ gradients, const float* __restrict__ scale_at,
+                bool aligned, float* __restrict__ master, float* __restrict__ m,
+                Bf16* __restrict__ parameters) {
+  const Piece piece = pieces[blockIdx.x];
+  const float scale = *scale_at, keep = piece.decays != 0 ? constants.keep : 1.0F;
+  over_piece(
+      piece, aligned,
+      [&](std::int64_t i) {
+        lion_at<1>(i, constants, keep, scale, gradients, master, m, parameters);
+      },
+      [&](std::int64_t i) {
+        lion_at<4>(i, constants, keep, scale, gradients, master, m, parameters);
+      });
 }
 
 }  // namespace
@@ -157,6 +209,23 @@ int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64
                        reinterpret_cast<std::uintptr_t>(parameters) % 8 == 0;
   return launch(adamw_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants, pieces,
                 gradients, scale, aligned, master, m, v, static_cast<Bf16*>(parameters));
+}
+
+Lion lion_constants(double beta1, double beta2, double rate, double decay) {
+  return {.b1 = static_cast<float>(beta1),
+          .a1 = static_cast<float>(1.0 - beta1),
+          .b2 = static_cast<float>(beta2),
+          .a2 = static_cast<float>(1.0 - beta2),
+          .size = static_cast<float>(rate),
+          .keep = static_cast<float>(1.0 - rate * decay)};
+}
+
+int lion(Stream stream, const Lion& constants, const Piece* pieces, std::int64_t num_pieces,
+         const float* gradients, const float* scale, float* master, float* m, void* parameters) {
+  const bool aligned = vectorises<float>(0, {gradients, master, m}) &&
+                       reinterpret_cast<std::uintptr_t>(parameters) % 8 == 0;
+  return launch(lion_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants, pieces,
+                gradients, scale, aligned, master, m, static_cast<Bf16*>(parameters));
 }
 
 }  // namespace rehearse::exec::cuda

@@ -220,16 +220,7 @@ std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
   const std::int64_t adamw = plan.precision.compute == ComputeType::Fp32
                                  ? plan.runtime.optimizer_bytes_fp32
                                  : plan.runtime.optimizer_bytes;
-  // Two moments are read and written: 16 bytes in fp32, 4 in 8 bit; Muon has one of them.
-  switch (plan.optimizer) {
-    case Optimizer::AdamW8bit:
-      return std::max<std::int64_t>(adamw - 12, 1);
-    case Optimizer::Muon:
-      return std::max<std::int64_t>(adamw - 8, 1);
-    case Optimizer::AdamW:
-      break;
-  }
-  return adamw;
+  return std::max<std::int64_t>(adamw - row_of(plan.optimizer).spared_bytes, 1);
 }
 std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {
   return 4;

@@ -333,25 +333,18 @@ void recompute_operator_selective(Layer& layer) {
 
 void recompute(Layer& layer) {
   const P phase = P::Recompute;
-  switch (layer.b.plan.recompute) {
-    case RecomputeMode::None:
-      return recompute_parts(layer);
-    case RecomputeMode::Selective:
-      if (layer.runtime().selective_recompute == SelectiveRecompute::Operators) {
-        recompute_operator_selective(layer);
-      } else if (layer.unfused()) {
-        core(layer, false, phase);
-      }
-      return;
-    case RecomputeMode::Full:
-      attention_part(layer, phase);
-      if (layer.norm_before()) layer.b.norm("norm2", phase);
-      mlp_front(layer, phase);
-      if (layer.runtime().checkpoint_early_stop) return;
-      mlp_back(layer, phase);
-      norm_behind(layer, phase);
-      residual(layer, phase);
-      return;
+  if (layer.b.plan.recompute.is_full()) {
+    attention_part(layer, phase);
+    if (layer.norm_before()) layer.b.norm("norm2", phase);
+    mlp_front(layer, phase);
+    if (layer.runtime().checkpoint_early_stop) return;
+    mlp_back(layer, phase);
+    norm_behind(layer, phase);
+    residual(layer, phase);
+  } else if (layer.b.plan.recomputes(RecomputePart::Operators)) {
+    recompute_operator_selective(layer);
+  } else {
+    recompute_parts(layer);
   }
 }
 

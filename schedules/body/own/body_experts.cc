@@ -133,7 +133,7 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t 
       room_(expert_room(layout)),
       slice_(slice) {
   const std::int64_t element = layout.shape.element, k = model_.per_token;
-  const bool full = layout.plan.recompute == RecomputeMode::Full, split = b_.is_split();
+  const bool full = layout.plan.recompute.is_full(), split = b_.is_split();
   left_ = split ? H::LeftForWgrad : H::Workspace;
   const H for_input = full ? H::Workspace : H::SavedForDgrad;
   const H for_weight = !full ? H::SavedForWgrad : left_;

@@ -59,15 +59,13 @@ struct LayerTensors {
 // Where the tensors that a layer's forward makes live, seen from `direction`.
 LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   const RankShape& s = c.s;
-  const RecomputeMode mode = c.plan.recompute;
-  const bool full = mode == RecomputeMode::Full;
+  const bool full = c.plan.recompute.is_full();
+  const bool core_kept = !c.plan.recomputes(RecomputePart::AttentionCore);
   // Recomputed in I and needed by a later W: left for it. In F under full recomputation: workspace.
   const bool later = c.split && full;
   const H for_input = full ? H::Workspace : H::SavedForDgrad;
   const H for_weight = !full ? H::SavedForWgrad : later ? H::LeftForWgrad : H::Workspace;
-  const H output = mode == RecomputeMode::None ? H::SavedForWgrad
-                   : c.split                   ? H::LeftForWgrad
-                                               : H::Workspace;
+  const H output = core_kept ? H::SavedForWgrad : c.split ? H::LeftForWgrad : H::Workspace;
   // Later slices read the keys and values, so they are kept whatever is recomputed.
   const H for_slices = keeps_qkv(c) ? H::SavedForDgrad : for_input;
   const bool before = has_norm_before(c), behind = has_norm_behind(c);
@@ -82,8 +80,7 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
     t.st_raw = b.tensor("st_qk", for_slices, query_key_statistics(c));
   }
   t.core.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.value_dim);
-  t.core.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForDgrad : H::Workspace,
-                        4 * s.heads * s.tokens);
+  t.core.lse = b.tensor("lse", core_kept ? H::SavedForDgrad : H::Workspace, 4 * s.heads * s.tokens);
   if (behind) {
     t.z1 = b.tensor("z1", for_input, c.activation);
     t.st_z1 = b.tensor("st_z1", for_input, c.statistics);
@@ -367,14 +364,14 @@ Body layer_backward(const Context& c) {
   const T dqkv = b.tensor("dqkv", is_latent(c) ? H::Workspace : keep, s.element * s.tokens * s.qkv);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
 
-  if (c.plan.recompute == RecomputeMode::Full) {
+  if (c.plan.recompute.is_full()) {
     attention_front(b, c, t, NodePhase::Recompute);
     if (experts) {
       experts->recompute(t.y2);
     } else {
       mlp_front(b, c, t, NodePhase::Recompute);
     }
-  } else if (c.plan.recompute == RecomputeMode::Selective) {
+  } else if (c.plan.recomputes(RecomputePart::AttentionCore)) {
     attention_forward(b, c, t.core, NodePhase::Recompute);
   }
   T e2;

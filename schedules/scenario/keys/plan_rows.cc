@@ -157,11 +157,11 @@ Values smaller_micro_batches(const Plan& plan) {
   return values;
 }
 Values more_recomputation(const Plan& plan) {
-  Values values;
-  for (auto mode = static_cast<std::size_t>(plan.recompute); mode < kRecomputeNames.size();
-       ++mode) {
-    values.push_back(json_quoted(kRecomputeNames[mode]));
+  Values values{recompute_json(plan)};
+  if (Recompute::selective(plan.runtime.selective_recompute).exceeds(plan.recompute)) {
+    values.push_back(json_quoted(kRecomputeNames[1]));
   }
+  if (!plan.recompute.is_full()) values.push_back(json_quoted(kRecomputeNames[2]));
   return values;
 }
 Values other_offloads(const Plan& plan) {
@@ -415,8 +415,9 @@ constexpr std::array kPlanRows{
                    "the runtime's shards have the same bytes in fp16 as in bf16: 4 + 4 + 8, "
                    "gathered in 2"}}}},
     PlanRow{.key = choice("optimizer", kOptimizerNames,
-                          "adamw, with moments in 8 bit, or muon for matrices"),
-            .run = priced(R"(null | "adamw")", R"("muon")", "another optimizer's update is priced"),
+                          "adamw, with moments in 8 bit, muon for matrices, or lion"),
+            .run = priced(R"(null | "adamw" | "lion")", R"("muon")",
+                          "another optimizer's update is priced"),
             .field = &Plan::optimizer},
     PlanRow{.key = {.name = "document_length",
                     .types = kNumber,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is computed again, what lies in host memory, and what is padded.
-#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 #include "schedules/scenario/recompute_parts.h"
@@ -11,15 +10,11 @@ namespace {
 // A mode, or a list of parts of the model's layers that the backward computes again.
 void read_recompute(const GivenKeys& keys, Plan& plan) {
   const JsonValue* value = keys.given("recompute");
-  if (value == nullptr || !value->is(JsonKind::Array)) {
-    return keys.choose("recompute", kRecomputeNames, plan.recompute);
-  }
-  for (const JsonValue& item : value->items) {
-    const auto part = enum_of<RecomputePart>(item.text, kRecomputePartNames);
-    plan.recompute_parts |= static_cast<std::uint8_t>(1U << static_cast<unsigned>(part));
-  }
+  if (value == nullptr) return;
+  plan.recompute = recompute_of(*value, plan);
+  if (!value->is(JsonKind::Array)) return;
   if (plan.runtime.own_executor && keys.given("runtime") == nullptr) {
-    plan.recompute_parts = 0;  // `run` refuses the key
+    plan.recompute = {};  // `run` refuses the key
     return;
   }
   const std::string why =

@@ -2,6 +2,7 @@
 // How the numbers are computed: precision, optimizer, attention and dropout.
 #include <algorithm>
 
+#include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
@@ -13,6 +14,7 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
   Precision& to = plan.precision;
   if (given_precision != nullptr && given_precision->is(JsonKind::Object)) {
     to.name = "custom";
+    to.optimizer = 4 + 4 * row_of(plan.optimizer).counted;
     const auto bytes = [&](std::string_view key, std::int32_t& value) {
       const JsonValue* member = given_precision->given(key);
       if (member != nullptr) value = static_cast<std::int32_t>(member->integer);
@@ -25,18 +27,7 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
     }
     return;
   }
-  if (given_precision != nullptr) to.name = given_precision->text;
-  to.compute = enum_of<ComputeType>(to.name, kComputeTypeNames);
-  const bool sharded = plan.gathers_units() && plan.runtime.shards_master_parameters;
-  const bool whole = to.compute == ComputeType::Fp32 || sharded;
-  if (whole) {  // parameters are their own master copy
-    to.parameters = to.gradients = 4;
-    to.optimizer = 8;
-  } else {
-    to.parameters = 2;
-    to.gradients = to.compute == ComputeType::Fp16 ? 2 : 4;
-    to.optimizer = 12;
-  }
+  to = precision_named(given_precision == nullptr ? to.name : given_precision->text, plan);
 }
 
 namespace {
@@ -87,23 +78,36 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
   read_dropout(keys, plan);
 }
 
-// What trains today beside AdamW in 16 and 8 bit, priced for frameworks.
+namespace {
+
+std::string optimizers_run() {
+  std::string names;
+  for (const OptimizerRow& row : kOptimizers) {
+    if (row.run) names += (names.empty() ? "" : " and ") + std::string(row.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+// What trains today beside AdamW in 16 and 8 bit.
 void read_recipe(const GivenKeys& keys, Plan& plan) {
   const bool own = plan.runtime.own_executor;
-  if (plan.optimizer != Optimizer::AdamW) {
-    const std::string name(name_of(plan.optimizer));
-    if (own && keys.given("runtime") != nullptr) {
-      return keys.fail("optimizer",
-                       "runtime " + plan.runtime.name + " has adamw alone, not " + name);
+  const OptimizerRow& row = row_of(plan.optimizer);
+  const std::string name(row.name);
+  if (own && !row.run) {
+    if (keys.given("runtime") != nullptr) {
+      return keys.fail("optimizer", "runtime " + plan.runtime.name + " has " + optimizers_run() +
+                                        " alone, not " + name);
     }
-    if (own) plan.optimizer = Optimizer::AdamW;  // `run` refuses the key
-    if (plan.offload == OffloadMode::Optimizer) {
-      return keys.fail("optimizer", name + " is not priced with its states in host memory");
-    }
-    if (plan.precision.optimizer < 8) {
-      return keys.fail("optimizer",
-                       name + " needs 8 bytes per parameter of precision.optimizer, or more");
-    }
+    plan.optimizer = {};  // `run` refuses the key
+  }
+  if (plan.offload == OffloadMode::Optimizer && !row.on_host && !(own && row.run)) {
+    return keys.fail("optimizer", name + " is not priced with its states in host memory");
+  }
+  if (row.form != MomentForm::Whole && plan.precision.optimizer < 8) {
+    return keys.fail("optimizer",
+                     name + " needs 8 bytes per parameter of precision.optimizer, or more");
   }
   if (is_block_scaled(plan.precision.compute) && own) {
     return keys.fail("precision", "runtime " + plan.runtime.name + " has no products in " +

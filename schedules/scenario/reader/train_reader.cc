@@ -37,8 +37,9 @@ void check_router_bias(const JsonValue& train, const Transformer* model, JsonRep
 
 }  // namespace
 
-TrainOptions read_train(const JsonValue& train, const Transformer* model, JsonReport& report) {
-  TrainOptions to;
+TrainOptions read_train(const JsonValue& train, const Transformer* model, Optimizer optimizer,
+                        JsonReport& report) {
+  TrainOptions to{.beta1 = row_of(optimizer).beta1, .beta2 = row_of(optimizer).beta2};
   const auto integer = [&](std::string_view key, std::int64_t& value) {
     if (const JsonValue* found = train.given(key)) value = found->integer;
   };

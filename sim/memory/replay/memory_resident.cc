@@ -5,6 +5,8 @@
 #include <array>
 #include <functional>
 
+#include "schedules/scenario/optimizer_state.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -32,7 +34,7 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
       gathers_(plan.holds_shards()),
       whole_step_(plan.keeps_gathered()),
       has_root_(plan.pipeline_parallel == 1 || whole_step_),
-      optimizer_list_(profile.optimizer_list.holds(flags)) {
+      optimizer_list_(profile.optimizer_list.holds(flags) && row_of(plan.optimizer).counted > 1) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (units_[u].kind == SegmentKind::Layer) last_layer_ = u;
     root_segments_ += is_root(u);
@@ -62,26 +64,17 @@ void ResidentState::build() {
     if (reduced > 0) ledger_.allocate(reduced * bytes.gradients, MemoryPart::Buffers);
   }
   if (contiguous) ledger_.free(initial);
-  if (bytes.parameters < 4) optimizer_tensors(std::min(4, bytes.optimizer));
+  create_master();
 }
 
 void ResidentState::create_moments() {
-  const Precision& bytes = plan_.precision;
-  const std::int32_t master = bytes.parameters < 4 ? std::min(4, bytes.optimizer) : 0;
-  if (plan_.optimizer == Optimizer::AdamW) return optimizer_tensors(bytes.optimizer - master);
   if (plan_.offload == OffloadMode::Optimizer) return;
+  const double share = no_matrices();
   for (const std::int64_t elements : owned()) {
-    if (plan_.optimizer == Optimizer::AdamW8bit) {
-      constexpr std::int64_t kBlock = 256;  // values that share a scale, fp32
-      for (int moment = 0; moment < 2; ++moment) {
-        ledger_.allocate(elements + 4 * divide_up(elements, kBlock), MemoryPart::Optimizer);
-      }
-      continue;
+    const auto others = static_cast<std::int64_t>(static_cast<double>(elements) * share);
+    for (const std::int64_t bytes : moment_bytes(plan_, elements, others)) {
+      ledger_.allocate(bytes, MemoryPart::Optimizer);
     }
-    // Muon's one momentum; what is no matrix of a layer has AdamW's second moment too.
-    ledger_.allocate(4 * elements, MemoryPart::Optimizer);
-    const auto others = static_cast<std::int64_t>(static_cast<double>(elements) * no_matrices());
-    if (others > 0) ledger_.allocate(4 * others, MemoryPart::Optimizer);
   }
 }
 
@@ -299,12 +292,11 @@ std::vector<std::int64_t> ResidentState::owned() const {
   return tensors;
 }
 
-void ResidentState::optimizer_tensors(std::int32_t bytes_per_parameter) {
-  if (plan_.offload == OffloadMode::Optimizer) return;
+void ResidentState::create_master() {
+  const std::int32_t bytes = master_bytes(plan_.precision);
+  if (bytes == 0 || plan_.offload == OffloadMode::Optimizer) return;
   for (const std::int64_t elements : owned()) {
-    std::int32_t left = bytes_per_parameter;
-    for (; left >= 4; left -= 4) ledger_.allocate(4 * elements, MemoryPart::Optimizer);
-    if (left > 0) ledger_.allocate(left * elements, MemoryPart::Optimizer);
+    ledger_.allocate(bytes * elements, MemoryPart::Optimizer);
   }
 }
 

@@ -52,8 +52,8 @@ class ResidentState {
   // `of_experts` of the `elements` lie with the experts' replicas.
   void reduce(std::size_t unit, std::int64_t elements, std::int64_t of_experts,
               std::vector<Handle>& gradients);
-  void optimizer_tensors(std::int32_t bytes_per_parameter);
-  double no_matrices() const;  // share of the row's parameters that Muon leaves to AdamW
+  void create_master();
+  double no_matrices() const;  // share of the row's parameters that are of no matrix of a layer
   // Tensors that this rank updates: all of them, its share of each (FSDP), or its range of the flat
   // buffer (distributed optimizer).
   std::vector<std::int64_t> owned() const;

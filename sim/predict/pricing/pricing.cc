@@ -28,7 +28,8 @@ class Pricer {
         compute_(compute),
         network_(network),
         bodies_(schedule, layout, compute, network) {
-    if (layout.plan.optimizer == Optimizer::Muon) muon_.emplace(schedule, layout, compute, network);
+    if (row_of(layout.plan.optimizer).newton_schulz)
+      muon_.emplace(schedule, layout, compute, network);
   }
 
   Pricing run() {

@@ -14,6 +14,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
@@ -97,10 +98,10 @@ class MeshEstimator {
     std::int32_t number = -1;
     const Placed* placed = nullptr;  // null: nothing was estimated yet
     CollectiveTimes collectives;
-    std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
+    std::map<std::tuple<std::int32_t, Recompute, std::int32_t>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
     std::vector<std::int32_t> micro_batches;
-    std::vector<RecomputeMode> recomputes;
+    std::vector<Recompute> recomputes;
     std::unique_ptr<BoundTables> bound;
   };
 
@@ -160,14 +161,14 @@ class MeshEstimator {
     std::vector<Load> loads;
     const std::int64_t capacity = setup_.cluster->capacity().value;
     for (const std::int32_t micro_batch : kind.micro_batches) {
-      const Result<Plan> chosen = plan_of(family.plan, micro_batch, RecomputeMode::None);
+      const Result<Plan> chosen = plan_of(family.plan, micro_batch, {});
       if (!chosen) continue;
       Plan plan = chosen.value();
       if (simulated_ops(setup_.space->base, plan) > kMostOpsOfPlan) {
         ++out_.too_long;
         continue;
       }
-      for (const RecomputeMode recompute : kind.recomputes) {
+      for (const Recompute& recompute : kind.recomputes) {
         if (setup_.wanted && !setup_.wanted(family.plan, micro_batch, recompute)) continue;
         plan.recompute = recompute;
         ++out_.plans;
@@ -445,7 +446,7 @@ class MeshEstimator {
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
     if (plan.runtime.own_executor) {
-      return 1e9 * owned * plan.precision.optimizer / host_link();
+      return 1e9 * owned * static_cast<double>(state_bytes(plan, 1)) / host_link();
     }
     const double host = setup_.tables.collectives.constants.host_update_rate *
                         std::max(1, cluster.host.sockets) /

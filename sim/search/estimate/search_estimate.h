@@ -35,7 +35,7 @@ struct SearchSetup {
   HardwareTables tables;                    // of the cluster
   const std::atomic<bool>* stop = nullptr;  // set: end early; may be null
   // Of a family with a micro-batch and a recomputation: whether it is looked at. Empty: all are.
-  std::function<bool(const Plan& family, std::int32_t micro_batch, RecomputeMode)> wanted;
+  std::function<bool(const Plan& family, std::int32_t micro_batch, const Recompute&)> wanted;
 };
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster);
 
@@ -44,7 +44,7 @@ struct Candidate {
   std::int64_t bound = 0;   // [B] that the fullest rank needs at least, with context
   std::int32_t family = 0;  // index into MeshCandidates::families
   std::int32_t micro_batch = 1;
-  RecomputeMode recompute{};
+  Recompute recompute;
 };
 
 struct MeshCandidates {

@@ -21,7 +21,7 @@ std::string layout_text(const Plan& plan) {
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", SP";
-  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+  if (plan.recompute.any()) {
     text += fmt::format(", {} recompute", recompute_text(plan));
   }
   if (plan.offload != OffloadMode::None) text += fmt::format(", offload {}", name_of(plan.offload));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/search/report/found_parts.h"
 #include "sim/search/report/search_report.h"
 
@@ -41,7 +42,7 @@ std::string search_csv(const SearchReport& report) {
           f.mfu ? fmt::format("{}", *f.mfu) : "", f.bubble_ratio, f.peak_device,
           f.capacity - f.peak_device, f.usd_per_step ? fmt::format("{}", *f.usd_per_step) : "",
           f.energy_j, p.tensor_parallel, p.pipeline_parallel, p.context_parallel, p.data_parallel,
-          p.schedule, p.virtual_stages, p.micro_batch, name_of(p.recompute), p.zero_stage,
+          p.schedule, p.virtual_stages, p.micro_batch, recompute_text(p), p.zero_stage,
           p.sequence_parallel, p.precision.name, name_of(p.offload),
           first ? fmt::format("{}", one.train->seconds) : "",
           first && one.train->usd ? fmt::format("{}", *one.train->usd) : "",

@@ -9,6 +9,7 @@
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/plan_reader.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/search/space/space_values.h"
 
 namespace rehearse::sim {
@@ -311,19 +312,21 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& famil
   return asked;
 }
 
-std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
-  if (has_parts(space)) return {RecomputeMode::None};
+std::vector<Recompute> recomputes_of(const Space& space, const Plan& family) {
+  if (has_parts(space)) return {family.recompute};
   std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
   if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
-  std::vector<RecomputeMode> modes;
+  std::vector<Recompute> found;
+  Plan plan = family;
   for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
-    const auto found = std::ranges::find(kRecomputeNames, value.text);
-    modes.push_back(static_cast<RecomputeMode>(found - kRecomputeNames.begin()));
+    plan.recompute = recompute_of(value, family);
+    const bool fits = !value.is(JsonKind::Array) || unfit_parts(space.base.model, plan).empty();
+    if (fits) found.push_back(plan.recompute);
   }
-  return modes;
+  return found;
 }
 
-Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, const Recompute& recompute) {
   Result<Plan> chosen = choose_micro_batch(family, micro_batch);
   if (!chosen) return chosen;
   Plan plan = std::move(chosen).value();

@@ -81,9 +81,9 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
 // What a family may take of the two free keys.
 std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& family);
 // Selective recomputation with fused attention recomputes nothing: not tried unless asked for.
-std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family);
+std::vector<Recompute> recomputes_of(const Space& space, const Plan& family);
 
 // The plan of a candidate. Error: "KEY: what is wrong" (too few micro-batches for the schedule).
-Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, RecomputeMode recompute);
+Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, const Recompute& recompute);
 
 }  // namespace rehearse::sim

@@ -99,9 +99,9 @@ inline std::map<std::string, std::vector<float>> everything(const Training& run)
     };
     spread("", reinterpret_cast<const float*>(stored.parameter) + (stored.own_first - stored.first),
            stored.own_first, stored.own_last);
-    if (stored.m == nullptr) continue;
-    spread("m ", stored.m, stored.own_first, stored.own_last);
-    spread("v ", stored.v, stored.own_first, stored.own_last);
+    if (stored.moments[0] == nullptr) continue;
+    spread("m ", stored.moments[0], stored.own_first, stored.own_last);
+    spread("v ", stored.moments[1], stored.own_first, stored.own_last);
   }
   for (const auto& [name, values] : all) {
     for (const float value : values) EXPECT_FALSE(std::isnan(value)) << name;

@@ -162,7 +162,7 @@ TEST_F(Damage, OfTheOptimizersNumbersIsNotWritten) {
   run.save(folder_, 1);
   for (const float bad : {INFINITY, NAN}) {
     const StoredBucket stored = run.process->stored().front();
-    float& element = stored.v[(stored.own_last - stored.own_first) / 2];
+    float& element = stored.moments[1][(stored.own_last - stored.own_first) / 2];
     const float before = element;
     element = bad;
     const Result<> saved = save_checkpoint(folder_, run.state(2), *run.process, {});

@@ -160,7 +160,8 @@ class Killed : public CheckpointTest {
       fs::copy(prepared, folder_, fs::copy_options::recursive);
       whole = save_until(run, step, at, shard_bytes);
       for (const StoredBucket& stored : back.process->stored()) {  // what was loaded the last time
-        std::fill(stored.m, stored.m + (stored.own_last - stored.own_first), -1.0F);
+        std::fill(stored.moments[0], stored.moments[0] + (stored.own_last - stored.own_first),
+                  -1.0F);
       }
       const Result<Checkpoint> opened = back.open(folder_);
       if (!opened) {

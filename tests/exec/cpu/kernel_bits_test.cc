@@ -161,6 +161,12 @@ TEST_F(KernelBits, OfNormsActivationsAndTheLoss) {
     set.adamw(h, {.beta1 = 0.9F, .rest1 = 0.1F, .beta2 = 0.99F, .rest2 = 0.01F, .size = 1e-3F},
               x.data(), to, m.data(), v.data());
   });
+  each("Lion", h, [&](const KernelTable& set, float* to) {
+    std::copy(weight.begin(), weight.end(), to);
+    Floats m = bias;
+    set.lion(h, {.beta1 = 0.9F, .rest1 = 0.1F, .beta2 = 0.99F, .rest2 = 0.01F, .size = 1e-3F},
+             x.data(), to, m.data());
+  });
 }
 
 }  // namespace

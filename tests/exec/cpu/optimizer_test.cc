@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW against its formula in fp64, clipping, and the learning rate's course.
+// AdamW and Lion against their formulas in fp64, clipping, and the learning rate's course.
 #include "exec/cpu/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -50,6 +50,56 @@ TEST(AdamW, FirstStepHasTheLengthOfTheLearningRate) {
   adamw(p, g, m, v, options, 0.1, 0.0, 0, 1.0F);
   EXPECT_NEAR(p[0], 0.9, 1e-6);
   EXPECT_NEAR(p[1], 1.1, 1e-6);
+}
+
+// Chen et al., arXiv 2302.06675, algorithm 2, in double.
+struct ExactLion {
+  double p, m = 0;
+  void step(double g, double beta1, double beta2, double rate, double decay) {
+    const double c = beta1 * m + (1 - beta1) * g;
+    const double sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+    p -= rate * (sign + decay * p);
+    m = beta2 * m + (1 - beta2) * g;
+  }
+};
+
+TEST(Lion, FollowsItsFormulaInDouble) {
+  const TrainOptions options{.beta1 = 0.9, .beta2 = 0.99};
+  std::vector<float> p{0.5F, -0.25F, 0.0F, 2.0F}, m(4, 0.0F);
+  std::vector<ExactLion> exact;
+  for (const float value : p) exact.push_back({static_cast<double>(value)});
+  std::int32_t turns = 0;
+  for (int t = 1; t <= 60; ++t) {
+    std::vector<float> g(4);
+    for (std::size_t i = 0; i < 4; ++i) {
+      g[i] = 0.01F * std::sin(0.3F * static_cast<float>(t) + static_cast<float>(i));
+    }
+    const std::vector<float> before = p;
+    const float scale = 0.5F;  // of clipping
+    update(Optimizer::Lion, p, g, m, {}, options, 3e-3, 0.01, t - 1, scale);
+    for (std::size_t i = 0; i < 4; ++i) {
+      exact[i].step(0.5 * static_cast<double>(g[i]), options.beta1, options.beta2, 3e-3, 0.01);
+      // fp32 carries 6e-8; sixty updates of 3e-3 each lose a few of them.
+      EXPECT_NEAR(static_cast<double>(p[i]), exact[i].p, 2e-6) << "step " << t << ", element " << i;
+      EXPECT_NEAR(static_cast<double>(m[i]), exact[i].m, 1e-9);
+      turns += (p[i] > before[i]) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(turns, 40);  // the signs change: the mixing of moment and gradient is seen
+  EXPECT_LT(turns, 200);
+}
+
+// The direction is the mixture's, not the moment's; a gradient of nothing moves nothing; what is no
+// number is seen.
+TEST(Lion, MovesByTheSignOfTheMixture) {
+  const TrainOptions options{.beta1 = 0.9, .beta2 = 0.99};
+  std::vector<float> p{1, 1, 1, 1}, m{-0.01F, 0.01F, 0.0F, 0.0F};
+  const std::vector<float> g{1.0F, 0.05F, 0.0F, std::nanf("")};
+  lion(p, g, m, options, 0.1, 0.0, 1.0F);
+  EXPECT_FLOAT_EQ(p[0], 0.9F);  // 0.9 x -0.01 + 0.1 x 1 > 0, against the moment
+  EXPECT_FLOAT_EQ(p[1], 0.9F);
+  EXPECT_EQ(p[2], 1.0F);
+  EXPECT_TRUE(std::isnan(p[3]));
 }
 
 TEST(Clip, ScalesLongGradientsOnly) {

@@ -23,8 +23,8 @@ class Forwarding : public Kernels {
              double* norms) override {
     inner_->norms(lane, ranges, loss, slots, norms);
   }
-  void adamw(Lane lane, const AdamwArguments& arguments) override {
-    inner_->adamw(lane, arguments);
+  void update(Lane lane, const UpdateArguments& arguments) override {
+    inner_->update(lane, arguments);
   }
 
  protected:

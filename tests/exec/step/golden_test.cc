@@ -98,7 +98,7 @@ struct Layout {
   std::int32_t t = 1, p = 1, d = 1, v = 1, zero = 0;
   bool sequence_parallel = false;
   const char* schedule = "none";
-  RecomputeMode recompute = RecomputeMode::None;
+  Recompute recompute = Recompute{};
   std::int32_t micro_batch = 1;
 };
 
@@ -222,14 +222,14 @@ TEST(Golden, MicroTrainsAsPyTorchDoesInEveryLayout) {
   const Layout layouts[] = {
       {.name = "one rank", .micro_batch = 4},
       {.name = "four micro-batches"},
-      {.name = "full recompute", .recompute = RecomputeMode::Full},
-      {.name = "selective recompute", .recompute = RecomputeMode::Selective},
+      {.name = "full recompute", .recompute = Recompute::full()},
+      {.name = "selective recompute", .recompute = Recompute::selective()},
       {.name = "pp2 1f1b", .p = 2, .schedule = "1f1b"},
       {.name = "pp2 zb_h1", .p = 2, .schedule = "zb_h1"},
       {.name = "pp2 zb_h1 full recompute",
        .p = 2,
        .schedule = "zb_h1",
-       .recompute = RecomputeMode::Full},
+       .recompute = Recompute::full()},
       {.name = "tp2", .t = 2},
       {.name = "tp4 sp", .t = 4, .sequence_parallel = true},
       {.name = "dp2", .d = 2},

@@ -183,7 +183,7 @@ Tensors first_moments(const Interpreter& run, Device& device, const Tensors& lik
   Tensors moments;
   for (const StoredBucket& stored : run.stored()) {
     const std::vector<float> values =
-        read_state(device, stored, stored.m, stored.own_first, stored.own_last);
+        read_state(device, stored, stored.moments[0], stored.own_first, stored.own_last);
     for (const TensorPlace& place : run.places()) {
       if (place.bucket != stored.bucket) continue;
       const auto begin = values.begin() + place.offset - stored.own_first;

@@ -14,7 +14,7 @@ namespace rehearse {
 namespace {
 
 Body body(SegmentKind segment, Direction direction, ComputeType type,
-          RecomputeMode recompute = RecomputeMode::Selective) {
+          Recompute recompute = Recompute::selective()) {
   static const Transformer model = example_model();
   static Plan plan;
   plan = example_plan(1, type);
@@ -75,7 +75,7 @@ TEST(RehearseBody, LeavesForTheWeightGradientWhatOnlyTheInputGradientComputed) {
 TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
   const Transformer model = example_model();
   Plan plan = example_plan(1, ComputeType::Bf16);
-  plan.recompute = RecomputeMode::None;
+  plan.recompute = Recompute{};
   const auto made = [&](Direction direction, std::int32_t slice) {
     return make_rehearse_body(
         {model, plan}, {.segment = SegmentKind::Layer, .direction = direction, .slice = slice});
@@ -146,11 +146,10 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
 }
 
 TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
-  const Body f =
-      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
+  const Body f = body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, Recompute{});
   EXPECT_EQ(f.saved_for_dgrad + f.saved_for_wgrad, 16896 + 12288 + 2048 + 256);  // + o + lse
   const Body full =
-      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::Full);
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, Recompute::full());
   EXPECT_EQ(full.saved_for_dgrad + full.saved_for_wgrad, 0);
 }
 

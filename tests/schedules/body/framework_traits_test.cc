@@ -22,7 +22,7 @@ class FrameworkTraits : public testing::Test {
     model.norm = NormKind::RmsNorm;
     model.positions = PositionKind::Rope;
     plan.runtime = runtime_named("megatron");
-    plan.recompute = RecomputeMode::None;
+    plan.recompute = Recompute{};
   }
 
   Body body(Direction direction, SegmentKind segment = SegmentKind::Layer) const {

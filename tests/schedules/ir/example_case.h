@@ -36,7 +36,7 @@ inline Plan example_plan(std::int32_t zero_stage, ComputeType type = ComputeType
   plan.micro_batch = 1;
   plan.global_batch = 2 * microbatches;
   plan.sequence_length = 32;
-  plan.recompute = RecomputeMode::Selective;
+  plan.recompute = Recompute::selective();
   plan.precision = type == ComputeType::Fp32 ? Precision{"fp32", 4, 4, 8, ComputeType::Fp32}
                                              : Precision{"bf16", 2, 4, 12, ComputeType::Bf16};
   plan.padded_vocabulary = 256;

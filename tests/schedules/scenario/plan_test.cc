@@ -57,7 +57,7 @@ TEST(PlanDefaults, OfAnEmptyPlanAreOneNodeOfReplicas) {
   EXPECT_TRUE(p.micro_batch_auto);
   EXPECT_EQ(p.global_batch, 8);        // d x p
   EXPECT_EQ(p.sequence_length, 1024);  // the model's positions
-  EXPECT_EQ(p.recompute, RecomputeMode::None);
+  EXPECT_EQ(p.recompute, Recompute{});
   EXPECT_EQ(p.precision.name, "bf16");
   EXPECT_TRUE(p.flash_attention);
   EXPECT_EQ(p.attention_kernel, AttentionKernel::Flash3);  // Transformer Engine's

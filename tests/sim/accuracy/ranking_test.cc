@@ -52,7 +52,7 @@ TEST(Ranking, PairsOfLayoutsOfDgxc) {
     double predicted = 0, measured = 0, runs = 0;
   };
   std::map<std::pair<std::string, ComputeType>,
-           std::map<std::tuple<int, int, int, int, int, int, RecomputeMode, int, bool>, Layout>>
+           std::map<std::tuple<int, int, int, int, int, int, Recompute, int, bool>, Layout>>
       models;
   for (const ValidationCase& entry : predicted("dgxc_benchmarking").cases) {
     if (entry.figures.empty() || entry.figures[0].key != "step_time_s") continue;

@@ -110,15 +110,15 @@ TEST(LayerTime, CollectivesAreExposedInTheForwardAndHiddenInTheBackward) {
 struct Row {
   const char* name;
   bool sequence_parallel;
-  RecomputeMode recompute;
+  Recompute recompute;
   double forward_s, backward_s;  // Table 4
 };
 constexpr Row kTable4[] = {
-    {"none", false, RecomputeMode::None, 0.0077, 0.0119},
-    {"sp", true, RecomputeMode::None, 0.0072, 0.0118},
-    {"full", false, RecomputeMode::Full, 0.0077, 0.0195},
-    {"selective", false, RecomputeMode::Selective, 0.0077, 0.0132},
-    {"selective+sp", true, RecomputeMode::Selective, 0.0072, 0.0131},
+    {"none", false, Recompute{}, 0.0077, 0.0119},
+    {"sp", true, Recompute{}, 0.0072, 0.0118},
+    {"full", false, Recompute::full(), 0.0077, 0.0195},
+    {"selective", false, Recompute::selective(), 0.0077, 0.0132},
+    {"selective+sp", true, Recompute::selective(), 0.0072, 0.0131},
 };
 
 TEST(LayerTime, MeasuredLayerTimesArePredictedWithin4Percent) {
@@ -145,7 +145,7 @@ TEST(LayerTime, FullRecomputationIsOneMoreForward) {
   Plan plan = megatron_plan(4);
   const BodyCost forward = price_layer(plan, Direction::Forward);
   const BodyCost plain = price_layer(plan, Direction::Backward);
-  plan.recompute = RecomputeMode::Full;
+  plan.recompute = Recompute::full();
   const BodyCost full = price_layer(plan, Direction::Backward);
   EXPECT_NEAR(static_cast<double>((full.device - plain.device).value),
               static_cast<double>(forward.device.value), 1.0);
@@ -160,7 +160,7 @@ TEST(LayerTime, FsdpStopsRecomputingBeforeTheLastProduct) {
   plan.zero_stage = 3;
   const BodyCost forward = price_layer(plan, Direction::Forward);
   const BodyCost plain = price_layer(plan, Direction::Backward);
-  plan.recompute = RecomputeMode::Full;
+  plan.recompute = Recompute::full();
   const BodyCost full = price_layer(plan, Direction::Backward);
   EXPECT_DOUBLE_EQ(forward.flops - (full.flops - plain.flops), 2.0 * 2048 * 6144 * 4 * 6144);
 }

@@ -48,7 +48,7 @@ struct FormulaCase {
   std::string id;
   ActivationShape shape;
   double layers = 0, positions = 0, chunks = 1;
-  RecomputeMode recompute{};
+  Recompute recompute;
   bool sequence_parallel = false;
   nlohmann::json measured;
 };
@@ -73,9 +73,9 @@ std::vector<FormulaCase> formula_cases() {
     c.positions = plan["pipeline_parallel"];
     c.chunks = plan.value("virtual_stages", 1);
     const std::string recompute = plan["recompute"];
-    c.recompute = recompute == "full"        ? RecomputeMode::Full
-                  : recompute == "selective" ? RecomputeMode::Selective
-                                             : RecomputeMode::None;
+    c.recompute = recompute == "full"        ? Recompute::full()
+                  : recompute == "selective" ? Recompute::selective()
+                                             : Recompute{};
     c.sequence_parallel = plan["sequence_parallel"];
     c.measured = row["measured"];
     cases.push_back(c);
@@ -98,7 +98,7 @@ TEST(Korthikanti, GivesFigure1ToATenthOfAPercentAndFigure7AsReadOffThePlot) {
     }
     if (c.measured.contains("activation_fraction_of_tp_baseline")) {
       const double fraction = layer_activation_bytes(c.shape, c.recompute, c.sequence_parallel) /
-                              layer_activation_bytes(c.shape, RecomputeMode::None, false);
+                              layer_activation_bytes(c.shape, Recompute{}, false);
       const double read = c.measured["activation_fraction_of_tp_baseline"];
       EXPECT_NEAR(fraction / read, 1, 0.015) << c.id;
       ++fractions;
@@ -114,13 +114,13 @@ TEST(Korthikanti, GivesTheFiveEquations) {
   ActivationShape alone = gpt3;
   alone.tensor_parallel = 1;
   const double sbh = 25165824;
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(alone, RecomputeMode::None, false), sbh * 114);
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, RecomputeMode::None, false), sbh * (10 + 13));
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, RecomputeMode::None, true), sbh * 114 / 8);
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, RecomputeMode::Selective, true), sbh * 34 / 8);
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, RecomputeMode::Full, false), sbh * 2);
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(alone, Recompute{}, false), sbh * 114);
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, Recompute{}, false), sbh * (10 + 13));
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, Recompute{}, true), sbh * 114 / 8);
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, Recompute::selective(), true), sbh * 34 / 8);
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(gpt3, Recompute::full(), false), sbh * 2);
   // One GPU: sequence parallelism changes nothing.
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(alone, RecomputeMode::None, true), sbh * 114);
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(alone, Recompute{}, true), sbh * 114);
 }
 
 TEST(Korthikanti, GivesTheWorkedBytesPerLayerAndPerRank) {
@@ -128,7 +128,7 @@ TEST(Korthikanti, GivesTheWorkedBytesPerLayerAndPerRank) {
     ActivationShape shape;
     double layers, p, v, layer_mib[3], total_gib[3];
   };
-  const RecomputeMode none = RecomputeMode::None, selective = RecomputeMode::Selective;
+  const Recompute none = Recompute{}, selective = Recompute::selective();
   const Row rows[] = {
       {{2048, 1, 12288, 96, 8}, 96, 8, 3, {552, 342, 102}, {66.84, 41.41, 12.35}},
       {{2048, 1, 20480, 128, 8}, 105, 35, 3, {840, 490, 170}, {114.0, 66.5, 23.1}},

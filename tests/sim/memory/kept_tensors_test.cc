@@ -113,7 +113,7 @@ TEST(KeptTensors, a_compiled_program_does_not_keep_what_is_cheap_to_make_again) 
   const std::int64_t eager = kept(plan);
   plan.runtime.compiled = true;
   EXPECT_EQ(eager - kept(plan), 2 * (2 * n * h + n * f));
-  for (const RecomputeMode mode : {RecomputeMode::Selective, RecomputeMode::Full}) {
+  for (const Recompute mode : {Recompute::selective(), Recompute::full()}) {
     Plan again = plan_of("fsdp");
     again.recompute = mode;
     const std::int64_t before = kept(again);
@@ -316,7 +316,7 @@ TEST(KeptTensors, gradients_of_torch_stay_until_the_step) {
       plan.global_batch = 2 * replicas;  // the second micro-batch adds to the first's
       plan.zero_stage = zero;
       plan.precision = {.name = "bf16", .parameters = 4, .gradients = 4, .optimizer = 8};
-      plan.recompute = RecomputeMode::Full;
+      plan.recompute = Recompute::full();
       const Schedule order = order_of(model, plan).value();
       const MemoryProfile profile = read_memory_profile("fsdp").value();
       const MemoryReport report = predict_memory(profile, {model, plan}, cluster, order);
@@ -357,7 +357,7 @@ TEST(KeptTensors, deepspeed_gathers_tensor_by_tensor) {
     plan.data_parallel = 64;
     plan.global_batch = 64;
     plan.zero_stage = 3;
-    plan.recompute = RecomputeMode::Full;
+    plan.recompute = Recompute::full();
     plan.precision = {.name = "fp16", .parameters = 4, .gradients = 4, .optimizer = 8};
     const Schedule order = order_of(model, plan).value();
     const MemoryProfile profile = read_memory_profile(runtime).value();

@@ -56,7 +56,7 @@ Plan gpt3_plan() {
   plan.stage_layers.assign(24, 4);
   plan.global_batch = 64;
   plan.sequence_length = 2048;
-  plan.recompute = RecomputeMode::Selective;
+  plan.recompute = Recompute::selective();
   plan.flash_attention = false;
   plan.attention_kernel = AttentionKernel::Unfused;
   plan.dropouts = {0.1, 0.1, 0.1};
@@ -84,20 +84,19 @@ TEST(Memory, KeepsWhatTheActivationFormulaCountsOnTheFirstPosition) {
   const ActivationShape shape{
       .sequence = 2048, .micro_batch = 1, .hidden = 12288, .heads = 96, .tensor_parallel = 8};
   for (const bool sequence_parallel : {true, false}) {
-    for (const RecomputeMode mode :
-         {RecomputeMode::None, RecomputeMode::Selective, RecomputeMode::Full}) {
+    for (const Recompute mode : {Recompute{}, Recompute::selective(), Recompute::full()}) {
       Plan plan = gpt3_plan();
       plan.sequence_parallel = sequence_parallel;
       plan.recompute = mode;
       double expected = first_position_activation_bytes(shape, mode, sequence_parallel, 96, 8, 3);
-      if (mode == RecomputeMode::Full && sequence_parallel) expected /= 8;  // 2sbh/t: split too
+      if (mode == Recompute::full() && sequence_parallel) expected /= 8;  // 2sbh/t: split too
       const Transformer model = gpt3_175b();
-      if (mode == RecomputeMode::Full) plan.dropouts = {};
+      if (mode == Recompute::full()) plan.dropouts = {};
       const MemoryReport report =
           predict_memory(profile_of("megatron"), {model, plan}, a100(), order_for(plan));
       const double kept = static_cast<double>(report.ranks[0].parts.activations);
-      EXPECT_NEAR(kept / expected, 1.0, mode == RecomputeMode::Full ? 0.025 : 0.01)
-          << "mode " << static_cast<int>(mode) << " sp " << sequence_parallel;
+      EXPECT_NEAR(kept / expected, 1.0, mode == Recompute::full() ? 0.025 : 0.01)
+          << "full " << mode.is_full() << ", any " << mode.any() << ", sp " << sequence_parallel;
     }
   }
 }
@@ -203,7 +202,8 @@ RandomPlan random_plan(std::mt19937& random) {
   plan.zero_stage = one_of({0, 1, 2, 3});
   plan.runtime = runtime_named(std::string(default_runtime(plan.zero_stage)));
   if (plan.zero_stage == 3) plan.precision = {"bf16", 4, 4, 8, ComputeType::Bf16};
-  plan.recompute = static_cast<RecomputeMode>(one_of({0, 1, 2}));
+  const std::array kRecomputes{Recompute{}, Recompute::selective(), Recompute::full()};
+  plan.recompute = kRecomputes[static_cast<std::size_t>(one_of({0, 1, 2}))];
   plan.attention_kernel = static_cast<AttentionKernel>(one_of({1, 2, 3}));
   plan.flash_attention = plan.attention_kernel != AttentionKernel::Unfused;
   if (one_of({0, 1}) == 1) plan.dropouts = {0.1, 0.1, 0.1};

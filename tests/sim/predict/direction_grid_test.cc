@@ -163,32 +163,32 @@ bool larger_vocabulary(RandomScenario& to) {
 bool keeps_activations(const RandomScenario& of) {
   return of.scenario.plan.offload != OffloadMode::Activations;
 }
-bool recompute(RandomScenario& to, RecomputeMode from, const char* mode) {
-  const Plan& p = to.scenario.plan;
-  if (p.recompute != from || p.recompute_parts != 0 || !keeps_activations(to)) return false;
+bool lists_parts(const Recompute& of) {
+  return of.any() && !of.is_full() && !of.is_word_selective();
+}
+bool recompute(RandomScenario& to, bool from, const char* mode) {
+  if (!from || !keeps_activations(to)) return false;
   pin(to);
   plan(to)["recompute"] = json_quoted(mode);
   return true;
 }
 bool selective(RandomScenario& to) {
-  return recompute(to, RecomputeMode::None, "selective");
+  return recompute(to, !to.scenario.plan.recompute.any(), "selective");
 }
 bool full_after_selective(RandomScenario& to) {
-  return recompute(to, RecomputeMode::Selective, "full");
+  return recompute(to, to.scenario.plan.recompute.is_word_selective(), "full");
 }
 bool full(RandomScenario& to) {
-  return recompute(to, RecomputeMode::None, "full");
+  return recompute(to, !to.scenario.plan.recompute.any(), "full");
 }
 bool full_after_parts(RandomScenario& to) {
-  if (to.scenario.plan.recompute_parts == 0 || !keeps_activations(to)) return false;
+  if (!lists_parts(to.scenario.plan.recompute) || !keeps_activations(to)) return false;
   pin(to);
   plan(to)["recompute"] = "\"full\"";
   return true;
 }
 bool part(RandomScenario& to, const char* list) {
-  const Plan& p = to.scenario.plan;
-  if (p.recompute != RecomputeMode::None || p.recompute_parts != 0) return false;
-  if (!keeps_activations(to)) return false;
+  if (to.scenario.plan.recompute.any() || !keeps_activations(to)) return false;
   pin(to);
   plan(to)["recompute"] = list;
   return true;

@@ -144,7 +144,10 @@ TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
     folded += p.plan.folds_experts() ? 1 : 0;
     paired += p.plan.overlap_expert_parallel == ExpertOverlap::Pair ? 1 : 0;
     placed += p.plan.prediction_stage >= 0 ? 1 : 0;
-    parts += p.plan.recompute_parts != 0 ? 1 : 0;
+    parts += p.plan.recompute.any() && !p.plan.recompute.is_full() &&
+                     !p.plan.recompute.is_word_selective()
+                 ? 1
+                 : 0;
     ++predicted;
     if (testing::Test::HasFailure()) break;
   }

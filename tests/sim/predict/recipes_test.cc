@@ -98,7 +98,8 @@ TEST(PackedDocuments, NeverCostMoreThanWholeSequences) {
 }
 
 // Per parameter, bf16 with fp32 master weights: AdamW 12 bytes; its moments in 8 bit with a scale
-// for each 256 values 4 + 2 (1 + 4/256); Muon 8 for the matrices of layers, 12 for the rest.
+// for each 256 values 4 + 2 (1 + 4/256); Lion, with one moment, 8; Muon 8 for the matrices of
+// layers, 12 for the rest.
 TEST(Optimizer, BytesOfItsStates) {
   const std::string plan = R"("data_parallel": 8, "zero_stage": 1)";
   const auto bytes = [&](const std::string& optimizer) {
@@ -109,6 +110,7 @@ TEST(Optimizer, BytesOfItsStates) {
   const double adamw = bytes("adamw");
   EXPECT_NEAR(adamw, 12 * owned, 0.01 * adamw);
   EXPECT_NEAR(bytes("adamw_8bit") / adamw, 6.03125 / 12, 0.005);
+  EXPECT_NEAR(bytes("lion") / adamw, 8.0 / 12, 1e-4);  // one moment; blocks are of 512 B
   const double tables = 2.0 * 128256 * 4096 / 8.03e9;  // embedding and head
   EXPECT_NEAR(bytes("muon") / adamw, (8 + 4 * tables) / 12, 0.005);
 }

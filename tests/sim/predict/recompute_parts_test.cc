@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "schedules/body/body.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/memory/memory_script.h"
 #include "sim/predict/predict.h"
+#include "sim/search/nearest_fit.h"
 
 namespace rehearse::sim {
 namespace {
@@ -141,12 +144,66 @@ TEST(RecomputeParts, KeepByThatMuchLess) {
   EXPECT_EQ(kept(R"(["attention_core"])", kDense), kept("\"selective\"", kDense));
 }
 
+// Whoever looks for memory is offered what the plan has, and more: no mode that makes less again.
+TEST(RecomputeParts, AdviceNeverMakesLessAgain) {
+  const PlanRow* row = find_plan_row("recompute");
+  ASSERT_NE(row, nullptr);
+  ASSERT_NE(row->smaller, nullptr);
+  const auto offered = [&](const std::string& recompute) {
+    return row->smaller(scenario(recompute).plan);
+  };
+  using Values = std::vector<std::string>;
+  EXPECT_EQ(offered("\"none\""), (Values{"\"none\"", "\"selective\"", "\"full\""}));
+  EXPECT_EQ(offered("\"selective\""), (Values{"\"selective\"", "\"full\""}));
+  EXPECT_EQ(offered("\"full\""), (Values{"\"full\""}));
+  EXPECT_EQ(offered(R"(["norm", "mlp"])"), (Values{R"(["norm", "mlp"])", "\"full\""}));
+  // The same set as `selective`, which therefore is no change.
+  EXPECT_EQ(offered(R"(["attention_core"])"), (Values{R"(["attention_core"])", "\"full\""}));
+}
+
+// One value: full has every part; a list and the word for it are equal, and say themselves apart.
+TEST(RecomputeParts, AreOneValueWithTheModes) {
+  const Plan full = scenario("\"full\"").plan, word = scenario("\"selective\"").plan,
+             list = scenario(R"(["attention_core"])").plan, none = scenario("\"none\"").plan;
+  for (std::size_t part = 0; part < kNumRecomputeParts; ++part) {
+    EXPECT_TRUE(full.recomputes(static_cast<RecomputePart>(part)));
+    EXPECT_FALSE(none.recomputes(static_cast<RecomputePart>(part)));
+  }
+  EXPECT_EQ(word.recompute, list.recompute);
+  EXPECT_EQ(recompute_text(word), "selective");
+  EXPECT_EQ(recompute_text(list), "attention_core");
+  EXPECT_EQ(recomputed_text(word), "attention is");
+  EXPECT_EQ(recomputed_text(scenario(R"(["norm", "mlp"])").plan), "norm + mlp are");
+  EXPECT_EQ(recomputed_text(none), "nothing is");
+  EXPECT_EQ(recomputed_text(full), "every layer is");
+}
+
+// A plan that lists parts and does not fit: what is proposed makes them again, or every layer.
+TEST(RecomputeParts, TheNearestPlanThatFitsMakesNoLessAgain) {
+  const std::string text =
+      R"({"model": "llama2-13b", "cluster": "dgx-a100-40gb", "gpus": 8, "plan": {
+          "tensor_parallel": 8, "micro_batch": 16, "global_batch": 16, "sequence_length": 4096,
+          "runtime": "megatron", "recompute": ["norm", "mlp"]}})";
+  const Space space = parse_space(text, "x.json", {}).value();
+  const Scenario s = parse_scenario(text, "x.json", 1, {}).value();
+  const Cluster cluster = read_cluster(s.cluster).value();
+  const Result<NearestPlan> nearest = nearest_fit(space, cluster, s.plan, /*every_row=*/false);
+  ASSERT_TRUE(nearest) << nearest.error().message;
+  for (const PlanChange& change : nearest.value().changes) {
+    if (change.key == "recompute") {
+      EXPECT_EQ(change.to, "\"full\"");
+    }
+  }
+}
+
 // What is made again is freed again, whichever parts are listed, also where W runs apart.
 TEST(RecomputeParts, LeaveNothingBehind) {
   const MemoryProfile profile = read_memory_profile("megatron").value();
   for (unsigned parts = 0; parts < 1U << kNumRecomputeParts; ++parts) {
     Scenario s = scenario("\"none\"");
-    s.plan.recompute_parts = static_cast<std::uint8_t>(parts);
+    for (std::size_t part = 0; part < kNumRecomputeParts; ++part) {
+      if ((parts >> part & 1U) != 0) s.plan.recompute.add(static_cast<RecomputePart>(part));
+    }
     if (!unfit_parts(s.model, s.plan).empty()) continue;
     for (const SegmentShape shape : {SegmentShape::DenseLayer, SegmentShape::ExpertLayer}) {
       const SegmentProgram program = segment_program(profile, {s.model, s.plan}, shape);

@@ -48,7 +48,7 @@ inline std::vector<Plan> all_plans(const Space& space) {
   for (const MeshSize& mesh : meshes(space)) {
     for (const PlanFamily& family : families_of(space, mesh, refused)) {
       for (const std::int32_t b : micro_batches_of(space, family.plan)) {
-        for (const RecomputeMode mode : recomputes_of(space, family.plan)) {
+        for (const Recompute mode : recomputes_of(space, family.plan)) {
           Result<Plan> plan = plan_of(family.plan, b, mode);
           if (plan) plans.push_back(std::move(plan).value());
         }

@@ -58,8 +58,8 @@ TEST(Space, TakesAListOfPartsAsOneValue) {
   const std::vector<Plan> plans = all_plans(space);
   EXPECT_FALSE(plans.empty());
   for (const Plan& plan : plans) {
-    EXPECT_EQ(plan.recompute, RecomputeMode::None);
     EXPECT_TRUE(plan.recomputes(RecomputePart::Norm) && plan.recomputes(RecomputePart::Mlp));
+    EXPECT_FALSE(plan.recomputes(RecomputePart::AttentionCore));
   }
 }
 
@@ -76,7 +76,7 @@ TEST(Space, TakesListsFromTheCommandLine) {
   for (const Plan& plan : all_plans(space)) {
     EXPECT_LE(plan.tensor_parallel, 2);
     EXPECT_EQ(plan.gpus(), 4);
-    EXPECT_EQ(plan.recompute, RecomputeMode::Full);
+    EXPECT_EQ(plan.recompute, Recompute::full());
     EXPECT_TRUE(plan.overlap_gradient_reduce);
   }
 }
