@@ -41,22 +41,56 @@ def lines_with(texts, pattern, under=PRODUCT):
     return sum(len(re.findall(pattern, text)) for name, text in texts.items() if name.startswith(under))
 
 
+# Words of plans that are words of something else as well: where a file of these says one, it does not
+# speak of the plan's key.
+OTHER_WORDS = {
+    "exec/backend/": "calls of a device",
+    "exec/calibrate/calibrate_kernels.cc": "classes of kernels in files of calibrations",
+    "exec/calibrate/calibration_gpu.cc": "the same",
+    "exec/checkpoint/": "what a checkpoint's state.json says of itself",
+    "exec/cuda/": "calls of a device",
+    "exec/status/": "classes of ops",
+    "exec/train/resident_plan.cc": "what lies in a process's memory",
+    "schedules/body/kernel.h": "classes of kernels",
+    "schedules/formats/schedule_json.cc": "keys of files of schedules",
+    "schedules/order/registry.cc": "arguments of orders",
+    "schedules/runtime/": "traits of runtimes, and their words",
+    "schedules/scenario/keys/case_keys.cc": "keys of measured cases",
+    "schedules/scenario/keys/moe_layer_keys.cc": "the same",
+    "sim/accuracy/moe_layer.cc": "the same",
+    "sim/accuracy/validation_reader.cc": "the same",
+    "sim/band/": "features of measured steps",
+    "sim/cluster/": "classes of kernels in files of clusters",
+    "sim/compute/": "the same, in files of kernels",
+    "sim/memory/": "parts of memory, and words of its profiles",
+    "sim/report/": "parts of memory, and columns of reports",
+    "sim/search/space/framework.cc": "what releases of frameworks can launch",
+    "viz/": "categories of traces",
+    "cli/schedule.cc": "the command of that name",
+    "cli/run/run_report.cc": "columns of reports",
+    "cli/plan/plan_answer.cc": "the same",
+    "cli/plan/sweep.cc": "the same",
+}
+
+
 def plan_keys(texts):
-    """Keys of a plan: first word of the rows of the table, or of the tables that came before it."""
+    """Keys of a plan: the names in the rows of its table, or of the table that came before it."""
     keys = set()
     for name, text in texts.items():
         if re.search(r"scenario/keys/plan_(rows|keys)\.cc$", name):
-            keys |= set(re.findall(r'\{\s*\.?(?:key\s*=\s*\{)?\s*(?:\.name\s*=\s*)?"([a-z_0-9]+)"', text))
+            rows = text[max(text.find("kPlanRows"), 0):]
+            keys |= set(re.findall(r'(?:PlanRow\{\s*\.key = |KeySpec)(?:\{\s*\.name = |flag\(|size\(|choice\()"(\w+)"', rows))
     return sorted(keys)
 
 
-def files_of_keys(texts):
-    """Product files in which each key stands as a literal."""
+def files_of_keys(texts, pattern=r'"(?:plan\.)?{}"', other=OTHER_WORDS):
+    """Product files in which each key stands, in the files that speak of plans."""
     counts = []
     for key in plan_keys(texts):
-        pattern = re.compile(r'"(?:plan\.|overlap\.|plan\.overlap\.)?' + key + r'"')
-        counts.append(sum(1 for text in texts.values() if pattern.search(text)))
-    return [count for count in counts if count]
+        mention = re.compile(pattern.format(key))
+        counts.append(sum(1 for name, text in texts.items()
+                          if not name.startswith(tuple(other)) and mention.search(text)))
+    return counts
 
 
 def longest_file(texts, under):
@@ -66,6 +100,7 @@ def longest_file(texts, under):
 def rows(texts):
     model = ("schedules/", "sim/", "exec/")
     keys = files_of_keys(texts)
+    meant = files_of_keys(texts, r'"(?:plan\.)?{0}"|&Plan::{0}\b')
     yield "files that ask for the latent rank (kv_lora_rank)", files_with(texts, r"\bkv_lora_rank\b", model), "<= 8"
     yield "places that know that a gate is one more matrix", lines_with(texts, r"MlpKind::Gated \? [23]", model), "1"
     yield "shapes guessed from roles (WholeShape, splits_rows, splits_columns)", lines_with(texts, r"\b(?:WholeShape|splits_(?:rows|columns|norm))\b", model), "0"
@@ -74,6 +109,7 @@ def rows(texts):
     yield "places that name a GPU's architecture", lines_with(texts, r"\bArchitecture::"), "0"
     yield "files a plan's key stands in, mean", round(mean(keys), 2) if keys else "-", "<= 4"
     yield "files a plan's key stands in, median", median(keys) if keys else "-", ""
+    yield "files that say a plan's key, or mean it by its field, mean", round(mean(meant), 2) if meant else "-", ""
     yield "copies of a replica's number (at.data * context_parallel)", lines_with(texts, r"at\.data \* .*context_parallel"), "<= 1"
     yield "uses of own_executor", lines_with(texts, r"\bown_executor\b", model), "<= 10"
     yield "units that include nlohmann", files_with(texts, r"#include <nlohmann/"), "1"

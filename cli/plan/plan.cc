@@ -13,6 +13,8 @@
 #include "schedules/base/json_document.h"
 #include "schedules/base/shipped.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/scenario/keys/plan_rows.h"
+#include "schedules/scenario/plan_names.h"
 #include "sim/search/report/saved_plan.h"
 #include "sim/search/space/framework.h"
 
@@ -96,10 +98,12 @@ struct Search {
 };
 Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
                         std::int32_t gpus, const Json& more, std::int32_t probe) {
-  Json plan{{"sequence_length", batch.sequence_length}, {"global_batch", batch.global_batch}};
+  const auto key = [](const PlanField& field) { return std::string(key_of(field)); };
+  Json plan{{key(&Plan::sequence_length), batch.sequence_length},
+            {key(&Plan::global_batch), batch.global_batch}};
   const Result<bool> framework = is_framework(options.framework);
   if (!framework) return framework.error();
-  if (!framework.value()) plan["runtime"] = options.framework;
+  if (!framework.value()) plan[key(&Plan::runtime)] = options.framework;
   plan.update(more);
   const Json scenario{{"name", stem_of(model)},
                       {"model", model},
@@ -118,7 +122,8 @@ Result<Search> searched(const Options& options, const std::string& model, const 
     return enough.error();
   }
   // The answer names both, and what it saves says them.
-  for (const char* key : {"runtime", "attention_kernel"}) space.base.given.emplace_back(key);
+  space.base.given.push_back(key(&Plan::runtime));
+  space.base.given.push_back(key(&Plan::attention_kernel));
   const auto threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
   Result<sim::SearchResult> result = sim::search(space, cluster.value(),
                                                  {.top = 1,
@@ -149,7 +154,8 @@ std::vector<Way> ways_of(const Options& options, const std::string& model, const
     ways.push_back({what, std::move(found.value().result.best.front())});
     return true;
   };
-  attempt("with optimizer states in host memory", options.gpus, {{"offload", "optimizer"}});
+  attempt("with optimizer states in host memory", options.gpus,
+          {{path_of(&Plan::offload), name_of(OffloadMode::Optimizer)}});
   for (std::int32_t times = 2; times <= 64; times *= 2) {
     const std::int32_t gpus = options.gpus * times;
     if (attempt(fmt::format("on {} GPUs", gpus), gpus, Json::object())) break;

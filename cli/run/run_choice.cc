@@ -8,6 +8,7 @@
 #include "cli/run/run.h"
 #include "exec/cpu/machine.h"
 #include "schedules/passes/plan_order.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "sim/predict/order_prices.h"
 #include "sim/report/plan_remarks.h"
 
@@ -42,7 +43,7 @@ Result<> choose_micro_batch(const RunFlags& options, const exec::RunDevice& devi
   if (!read) return Error{options.scenario + ": " + read.error().message};
   const sim::Cluster cluster = as_run(read.value(), processes);
   const Result<> here = measured_here(cluster, device);
-  if (!here && std::ranges::count(scenario.given, "micro_batch") > 0) {
+  if (!here && std::ranges::count(scenario.given, key_of(&Plan::micro_batch)) > 0) {
     return Error{options.scenario + ": plan.micro_batch: \"auto\" is for the machine that runs: " +
                  here.error().message +
                  " (--cluster with the cluster file of `rehearse calibrate`, or a number)"};

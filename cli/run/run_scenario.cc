@@ -8,6 +8,7 @@
 #include "cli/run/run.h"
 #include "schedules/body/own/body_experts.h"
 #include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/keys/plan_rows.h"
 
 namespace rehearse::cli {
 namespace {
@@ -34,7 +35,7 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
            std::to_string(runs.optimizer) + " bytes per parameter)";
     how.overrides.push_back("plan.precision=" + runs.name);
   }
-  const bool asked = std::ranges::find(first.given, "expert_slots") != first.given.end();
+  const bool asked = std::ranges::count(first.given, key_of(&Plan::expert_slots)) > 0;
   if (slots) how.overrides.emplace_back("plan.expert_slots=true");
   how.overrides.push_back("plan.runtime=" + std::string(kExecutorRuntime));
   Result<Scenario> again = read_scenario(options.scenario, how);

@@ -4,6 +4,7 @@
 #include "schedules/formats/csv.h"
 #include "schedules/ir/where.h"
 #include "schedules/proof/validate.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/stage_layers.h"
 
 namespace rehearse {
@@ -89,20 +90,21 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
     return Error{"plan.schedule: " + alone.error().message};
   }
   Schedule order = compute_order_of(file.value().schedule);
-  const auto misfit = [&](std::int32_t has, const char* what, const char* key,
+  const auto misfit = [&](std::int32_t has, const char* what, std::string_view key,
                           std::int32_t wanted) {
-    return Error{"plan.schedule: " + path + ": has " + std::to_string(has) + what + ", " + key +
-                 " is " + std::to_string(wanted)};
+    return Error{"plan.schedule: " + path + ": has " + std::to_string(has) + what + ", " +
+                 std::string(key) + " is " + std::to_string(wanted)};
   };
   if (order.num_rows() != plan.pipeline_parallel) {
-    return misfit(order.num_rows(), " ranks", "pipeline_parallel", plan.pipeline_parallel);
+    return misfit(order.num_rows(), " ranks", key_of(&Plan::pipeline_parallel),
+                  plan.pipeline_parallel);
   }
   if (order.microbatches != plan.microbatches()) {
     return misfit(order.microbatches, " micro-batches", "micro-batches per step",
                   plan.microbatches());
   }
   if (order.slices != plan.sequence_slices && order.slices > 1) {
-    return misfit(order.slices, " slices", "sequence_slices", plan.sequence_slices);
+    return misfit(order.slices, " slices", key_of(&Plan::sequence_slices), plan.sequence_slices);
   }
   const Validation proof = validate(order, {.most = 1});
   if (!proof.sound()) {

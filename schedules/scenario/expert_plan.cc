@@ -6,6 +6,7 @@
 
 #include "schedules/base/files.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse {
@@ -42,9 +43,9 @@ class ExpertPlanReader {
   }
 
  private:
-  void fail(std::string_view key, const std::string& what, bool unsupported = false) {
+  void fail(const PlanField& key, const std::string& what, bool unsupported = false) {
     failed_ = true;
-    fail_(key, what, unsupported);
+    fail_(path_of(key), what, unsupported);
   }
   const Experts& experts() const {
     static const Experts kNone;
@@ -56,17 +57,17 @@ class ExpertPlanReader {
     const std::int64_t e = plan_.expert_parallel, t = plan_.tensor_parallel;
     const std::int64_t replicas = plan_.replicas();
     const bool spread = replicas % e != 0 && replicas * t % e == 0;
-    const JsonValue* given = json_.given("expert_tensor_parallel");
+    const JsonValue* given = given_in(json_, &Plan::expert_tensor_parallel);
     const std::int64_t q = given != nullptr ? given->integer : spread ? 1 : t;
     plan_.expert_tensor_parallel = static_cast<std::int32_t>(q);
     if (replicas * t % q != 0) {
-      return fail("expert_tensor_parallel",
+      return fail(&Plan::expert_tensor_parallel,
                   number(q) + " does not divide data x context x tensor parallel = " +
                       number(plan_.data_parallel) + " x " + number(plan_.context_parallel) + " x " +
                       number(t));
     }
     if (replicas * t / q % e != 0) {
-      fail("expert_parallel",
+      fail(&Plan::expert_parallel,
            number(e) + " does not divide data x context x tensor / expert tensor parallel = " +
                number(replicas * t / q));
     }
@@ -76,21 +77,22 @@ class ExpertPlanReader {
     const std::int64_t e = plan_.expert_parallel, q = plan_.expert_tensor_parallel;
     if (experts().count == 0) {
       if (e > 1 && model_ != nullptr) {
-        fail("expert_parallel", number(e) + " > 1, but the model has no experts");
+        fail(&Plan::expert_parallel, number(e) + " > 1, but the model has no experts");
       }
       return;
     }
     if (experts().count % e != 0) {
-      return fail("expert_parallel",
+      return fail(&Plan::expert_parallel,
                   number(e) + " does not divide the number of experts " + number(experts().count));
     }
     if (experts().ffn_hidden % q != 0) {
-      return fail("expert_tensor_parallel", number(q) + " does not divide the width of an expert " +
-                                                number(experts().ffn_hidden));
+      return fail(
+          &Plan::expert_tensor_parallel,
+          number(q) + " does not divide the width of an expert " + number(experts().ffn_hidden));
     }
     if (experts().bias && q > 1 && plan_.folds_experts() && !plan_.runtime.own_executor) {
-      fail("expert_tensor_parallel", number(q) + " > 1, but experts of runtime " +
-                                         plan_.runtime.name + " that have biases are whole");
+      fail(&Plan::expert_tensor_parallel, number(q) + " > 1, but experts of runtime " +
+                                              plan_.runtime.name + " that have biases are whole");
     }
   }
 
@@ -98,16 +100,16 @@ class ExpertPlanReader {
   void folding() {
     if (!plan_.folds_experts() || experts().count == 0) return;
     const std::string_view key =
-        plan_.expert_parallel > 1 ? "expert_parallel" : "expert_tensor_parallel";
+        key_of(plan_.expert_parallel > 1 ? &Plan::expert_parallel : &Plan::expert_tensor_parallel);
     if (plan_.tensor_parallel > 1 && !plan_.sequence_parallel) {
-      return fail("sequence_parallel",
+      return fail(&Plan::sequence_parallel,
                   "must be true: else each token goes to its experts from all " +
                       number(plan_.tensor_parallel) + " tensor-parallel ranks");
     }
     if (plan_.has_parameter_server()) {
-      return fail("data_parallel_algorithm", "parameter_server has one owner of all parameters; " +
-                                                 std::string(key) +
-                                                 " spreads experts over replicas");
+      return fail(&Plan::data_parallel_algorithm,
+                  "parameter_server has one owner of all parameters; " + std::string(key) +
+                      " spreads experts over replicas");
     }
     if (plan_.expert_replicas() != plan_.data_parallel) ranks_stand_together();
   }
@@ -117,11 +119,11 @@ class ExpertPlanReader {
     if (!plan_.runtime.own_executor || experts().count == 0) return;
     const std::string runtime = "runtime " + plan_.runtime.name;
     if (plan_.has_parameter_server()) {
-      return fail("data_parallel_algorithm",
+      return fail(&Plan::data_parallel_algorithm,
                   runtime + " has no parameter_server of models with experts", true);
     }
     if (plan_.expert_capacity > 0 && plan_.expert_capacity < 1 && !plan_.folds_experts()) {
-      return fail("expert_capacity",
+      return fail(&Plan::expert_capacity,
                   runtime +
                       " drops no rows but by {\"drop\": factor}, and every rank has all that "
                       "come: at least 1",
@@ -137,21 +139,22 @@ class ExpertPlanReader {
     const auto [low, high] =
         std::minmax({place(Axis::Context), place(Axis::Expert), place(Axis::Data)});
     if (high - low != 2 && plan_.expert_parallel > 1) {
-      return fail("rank_order", "cp, ep and dp must stand together: experts lie within cp x dp");
+      return fail(&Plan::rank_order,
+                  "cp, ep and dp must stand together: experts lie within cp x dp");
     }
     if (plan_.rank_order.back() != Axis::Pipeline && plan_.pipeline_parallel > 1) {
-      fail("rank_order", "pp must come last where experts are folded over tp, cp and dp");
+      fail(&Plan::rank_order, "pp must come last where experts are folded over tp, cp and dp");
     }
   }
 
   void traffic() {
-    if (const JsonValue* given = json_.given("expert_routing")) {
+    if (const JsonValue* given = given_in(json_, &Plan::expert_routing)) {
       const Result<> good = read_expert_routing(*given, context_, plan_);
-      if (!good) return fail("expert_routing", good.error().message);
+      if (!good) return fail(&Plan::expert_routing, good.error().message);
     }
-    if (const JsonValue* given = json_.given("expert_capacity")) {
+    if (const JsonValue* given = given_in(json_, &Plan::expert_capacity)) {
       if (model_ != nullptr && experts().count == 0) {
-        return fail("expert_capacity", "the model has no experts");
+        return fail(&Plan::expert_capacity, "the model has no experts");
       }
       if (given->is(JsonKind::Object)) {
         plan_.expert_drop = given->given("drop")->number;
@@ -163,7 +166,7 @@ class ExpertPlanReader {
     }
     if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && experts().count > 0 &&
         plan_.expert_tensor_parallel > 1) {
-      return fail("expert_dispatch",
+      return fail(&Plan::expert_dispatch,
                   "deduplicated with expert_tensor_parallel > 1 is not built yet", true);
     }
     slots();
@@ -173,13 +176,13 @@ class ExpertPlanReader {
   void slots() {
     if (!plan_.expert_slots) return;
     if (plan_.expert_parallel == 1) {
-      return fail("expert_slots", "nothing is dispatched: expert_parallel is 1");
+      return fail(&Plan::expert_slots, "nothing is dispatched: expert_parallel is 1");
     }
     if (plan_.expert_dispatch == ExpertDispatch::AllGather) {
-      return fail("expert_slots", "expert_dispatch all_gather has parts of equal size anyway");
+      return fail(&Plan::expert_slots, "expert_dispatch all_gather has parts of equal size anyway");
     }
     if (!plan_.runtime.own_executor) {
-      fail("expert_slots",
+      fail(&Plan::expert_slots,
            "runtime " + plan_.runtime.name + " exchanges as many rows as are routed", true);
     }
   }
@@ -187,20 +190,20 @@ class ExpertPlanReader {
   void eight_bit_dispatch() {
     if (!plan_.fp8_dispatch) return;
     if (plan_.expert_parallel == 1) {
-      return fail("fp8_dispatch", "nothing is dispatched: expert_parallel is 1");
+      return fail(&Plan::fp8_dispatch, "nothing is dispatched: expert_parallel is 1");
     }
     if (plan_.expert_dispatch != ExpertDispatch::Deduplicated) {
-      return fail("fp8_dispatch", "tokens go in 8 bit by expert_dispatch deduplicated alone");
+      return fail(&Plan::fp8_dispatch, "tokens go in 8 bit by expert_dispatch deduplicated alone");
     }
     if (!is_quantized(plan_.precision.compute)) {
-      fail("fp8_dispatch", "the products run in " + std::string(name_of(plan_.precision.compute)) +
-                               ": what arrives in 8 bit is multiplied in 8 bit");
+      fail(&Plan::fp8_dispatch, "the products run in " +
+                                    std::string(name_of(plan_.precision.compute)) +
+                                    ": what arrives in 8 bit is multiplied in 8 bit");
     }
   }
 
   void overlap() {
-    const JsonValue* overlap = json_.given("overlap");
-    const JsonValue* beside = overlap == nullptr ? nullptr : overlap->given("expert_parallel");
+    const JsonValue* beside = given_in(json_, &Plan::overlap_expert_parallel);
     if (beside == nullptr || (beside->is(JsonKind::Bool) && !beside->boolean)) return;
     std::string why;
     if (!beside->is(JsonKind::String)) {
@@ -213,7 +216,7 @@ class ExpertPlanReader {
           static_cast<ExpertOverlap>(found - kExpertOverlapNames.begin());
       why = plan_.overlap_expert_parallel == ExpertOverlap::Pair ? unfit_pair() : unfit_shared();
     }
-    if (!why.empty()) fail("overlap.expert_parallel", why);
+    if (!why.empty()) fail(&Plan::overlap_expert_parallel, why);
   }
 
   std::string unfit_shared() const {
@@ -247,7 +250,7 @@ class ExpertPlanReader {
       return "pair: at most one prediction layer, not " + number(model_->prediction_layers);
     }
     if (pairing == Pairing::Always) return "";
-    const JsonValue* warmup = json_.given("extra_warmup");
+    const JsonValue* warmup = given_in(json_, &Plan::extra_warmup);
     if (warmup != nullptr && warmup->integer < 1) {
       return "pair: extra_warmup must be at least 1: else a backward waits for the forward beside "
              "it";
@@ -267,7 +270,7 @@ class ExpertPlanReader {
 }  // namespace
 
 std::string expert_default_note(const JsonValue& json, const Transformer& model, const Plan& plan) {
-  const bool open = json.given("expert_tensor_parallel") == nullptr;
+  const bool open = given_in(json, &Plan::expert_tensor_parallel) == nullptr;
   if (!open || model.experts.count == 0 || plan.expert_parallel == 1 || plan.tensor_parallel == 1) {
     return "";
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
@@ -113,17 +114,17 @@ Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch) {
     return chosen;
   }
   // The registry names what the command line calls it; a plan has other words.
-  constexpr std::array<std::array<std::string_view, 2>, 5> kWords{{
-      {"stages", "pipeline_parallel"},
-      {"microbatches", "global_batch"},
-      {"chunks", "virtual_stages"},
-      {"group_size", "microbatch_group_size"},
-      {"slices", "sequence_slices"},
+  const std::array<std::pair<std::string_view, PlanField>, 5> words{{
+      {"stages", &Plan::pipeline_parallel},
+      {"microbatches", &Plan::global_batch},
+      {"chunks", &Plan::virtual_stages},
+      {"group_size", &Plan::microbatch_group_size},
+      {"slices", &Plan::sequence_slices},
   }};
   std::string what = shape.error().message;
-  for (const auto& [word, key] : kWords) {
+  for (const auto& [word, key] : words) {
     if (!what.starts_with(std::string(word) + ": ")) continue;
-    what.replace(0, word.size(), key);
+    what.replace(0, word.size(), key_of(key));
     break;
   }
   return Error{what};

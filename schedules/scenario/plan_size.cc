@@ -11,6 +11,7 @@
 
 #include "schedules/order/registry.h"
 #include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/layout.h"
 
 namespace rehearse {
@@ -112,11 +113,12 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
 Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
   const Layout layout(model, plan);
   if (const double kept = kept_at_most(layout); kept > kMostKept) {
-    return Error{std::string(plan.micro_batch > 1 ? "plan.micro_batch" : "plan.sequence_length") +
-                 ": a micro-batch of " + std::to_string(layout.shape.tokens) +
-                 " tokens a GPU may keep " + rounded(kept, 1e15) +
-                 " PB in all layers, more than the " + rounded(kMostKept, 1e15) +
-                 " that are counted"};
+    return Error{
+        "plan." +
+        path_of(plan.micro_batch > 1 ? PlanField(&Plan::micro_batch) : &Plan::sequence_length) +
+        ": a micro-batch of " + std::to_string(layout.shape.tokens) + " tokens a GPU may keep " +
+        rounded(kept, 1e15) + " PB in all layers, more than the " + rounded(kMostKept, 1e15) +
+        " that are counted"};
   }
   const double ops = lowered_ops(model, plan);
   const std::string what =

@@ -280,7 +280,7 @@ class ScenarioReader {
     for (const JsonMember& member : json.members) {
       if (!member.value.is(JsonKind::Null)) scenario_.given.push_back(member.key);
     }
-    if (options_.runtime) scenario_.given.emplace_back("runtime");
+    if (options_.runtime) scenario_.given.emplace_back(key_of(&Plan::runtime));
     note_defaults(json);
     if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
     scenario_.run_notes = said_of(root_);
@@ -302,7 +302,7 @@ class ScenarioReader {
     const Plan& plan = scenario_.plan;
     std::vector<std::string>& notes = scenario_.plan_notes;
     const bool by_stage = file_runtime_ != RuntimeTraits{}.name;
-    if (by_stage && !options_.runtime && json.given("runtime") == nullptr) {
+    if (by_stage && !options_.runtime && given_in(json, &Plan::runtime) == nullptr) {
       notes.push_back("plan.runtime is left out: " + plan.runtime.name + " (" + plan.runtime.title +
                       "), since the file says zero_stage 3");
     }
@@ -313,8 +313,9 @@ class ScenarioReader {
   // Without a cluster there is no node to fill: one replica.
   static std::int32_t product_of_sizes(const JsonValue& plan) {
     std::int64_t product = 1;
-    for (const char* key : {"tensor_parallel", "pipeline_parallel", "context_parallel"}) {
-      const JsonValue* size = plan.given(key);
+    for (const auto key :
+         {&Plan::tensor_parallel, &Plan::pipeline_parallel, &Plan::context_parallel}) {
+      const JsonValue* size = given_in(plan, key);
       if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 20);
     }
     return static_cast<std::int32_t>(product);
@@ -324,7 +325,7 @@ class ScenarioReader {
     const std::string name = scenario_.plan.schedule.substr(5);
     const auto found = find_file(name, report_.path(), "");
     if (!found) {
-      return report_.fail(plan.given("schedule")->line, "plan.schedule",
+      return report_.fail(given_in(plan, &Plan::schedule)->line, "plan." + path_of(&Plan::schedule),
                           "no such file: " + json_excerpt(name));
     }
     scenario_.plan.schedule = "file:" + *found;

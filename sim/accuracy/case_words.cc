@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "schedules/scenario/keys/plan_rows.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -52,13 +54,13 @@ void take_dispatcher(std::string_view said, Plan& plan) {
 void take_case_words(const JsonValue& item, Plan& plan) {
   const JsonValue* given = object_of(object_of(&item, "scenario"), "plan");
   if (given == nullptr) return;
-  if (given->given("attention_kernel") == nullptr &&
+  if (given_in(*given, &Plan::attention_kernel) == nullptr &&
       uncertain_of(item, "flash_attention").starts_with("left to the default")) {
     plan.attention_kernel = plan.runtime.attention_kernel;
     plan.flash_attention = is_fused(plan.attention_kernel);
   }
   const JsonValue* experts = object_of(object_of(&item, "reported"), "experts");
-  if (given->given("expert_dispatch") == nullptr) {
+  if (given_in(*given, &Plan::expert_dispatch) == nullptr) {
     take_dispatcher(uncertain_of(item, "runtime"), plan);
     if (experts != nullptr) take_dispatcher(text_of(*experts, "dispatcher"), plan);
   }
@@ -68,7 +70,7 @@ void take_case_words(const JsonValue& item, Plan& plan) {
       grouped->is(JsonKind::Bool)) {
     plan.runtime.grouped_experts = grouped->boolean;
   }
-  if (given->given("expert_routing") != nullptr) return;
+  if (given_in(*given, &Plan::expert_routing) != nullptr) return;
   if (text_of(*experts, "routing").find("balanced by construction") != std::string_view::npos) {
     plan.expert_routing = ExpertRouting::Balanced;
   }

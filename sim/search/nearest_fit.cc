@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "schedules/passes/plan_order.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "sim/memory/row_memory.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
@@ -36,7 +37,7 @@ class Finder {
       : space_(with_open_keys(space, plan)),
         cluster_(cluster),
         plan_(plan),
-        runtime_said_(space.plan.given("runtime") != nullptr),
+        runtime_said_(given_in(space.plan, &Plan::runtime) != nullptr),
         every_row_(every_row) {}
 
   Result<NearestPlan> run() {

@@ -5,6 +5,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/passes/plan_order.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/memory_script.h"
 #include "sim/search/estimate/search_estimate.h"
@@ -17,19 +18,15 @@ namespace {
 // scenario lets it be.
 std::optional<Plan> whole_replica(const Space& space) {
   Space whole = space;
-  const auto is_split = [](const SpaceKey& key) {
-    return key.key == "tensor_parallel" || key.key == "pipeline_parallel" ||
-           key.key == "context_parallel" || key.key == "data_parallel" || key.key == "zero_stage" ||
-           key.key == "schedule" || key.key == "virtual_stages" || key.key == "sequence_parallel" ||
-           key.key == "global_batch";
+  const auto splits = [](std::string_view key) {
+    const PlanRow* row = find_plan_row(key);
+    return row != nullptr && row->splits;
   };
+  const auto is_split = [&](const SpaceKey& list) { return splits(list.key); };
   std::erase_if(whole.lists, is_split);
   std::erase_if(whole.ranges, is_split);
   for (JsonMember& member : whole.plan.members) {
-    if (is_split({member.key, {}}) || member.key == "stage_layers" ||
-        member.key == "expert_parallel" || member.key == "expert_tensor_parallel") {
-      member.value = {};
-    }
+    if (splits(member.key)) member.value = {};
   }
   whole.gpus = 1;
   std::optional<Error> refused;

@@ -6,18 +6,16 @@ namespace rehearse {
 std::vector<IdleKey> keys_without_effect(const JsonValue& given, const Plan& plan,
                                          std::span<const PlanRow> rows) {
   std::vector<IdleKey> idle;
-  const auto look = [&](const PlanRow& row, const JsonValue& object, const std::string& path) {
-    const JsonValue* value = object.given(row.key.name);
+  const auto look = [&](const PlanRow& row) {
+    const JsonValue* value = given_in(given, row);
     if (value == nullptr) return;
     for (const IdleWhen& when : row.idle) {
       if (when.asks == nullptr || !when.asks(*value) || !when.holds(plan)) continue;
-      idle.push_back({path + std::string(row.key.name), std::string(when.why)});
+      idle.push_back({path_of(row), std::string(when.why)});
     }
   };
-  for (const PlanRow& row : rows) look(row, given, "");
-  const JsonValue* overlap = given.given("overlap");
-  if (overlap == nullptr || !overlap->is(JsonKind::Object)) return idle;
-  for (const PlanRow& row : overlap_rows()) look(row, *overlap, "overlap.");
+  for (const PlanRow& row : rows) look(row);
+  for (const PlanRow& row : overlap_rows()) look(row);
   return idle;
 }
 

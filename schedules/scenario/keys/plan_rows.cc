@@ -2,13 +2,14 @@
 #include "schedules/scenario/keys/plan_rows.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "schedules/order/registry.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/keys/key_specs.h"
+#include "schedules/scenario/keys/later_words.h"
 #include "schedules/scenario/keys/plan_values.h"
 #include "schedules/scenario/keys/scenario_keys.h"
+#include "schedules/scenario/keys/smaller_values.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 
@@ -16,53 +17,7 @@ namespace rehearse {
 namespace keys {
 namespace {
 
-// What docs/scenario.md names and no code has yet.
-constexpr std::array<std::string_view, 1> kOverlapLater{"tensor_parallel_chunks"};
 constexpr std::array<std::string_view, 2> kExpertOverlaps{"shared", "pair"};
-constexpr std::array<std::string_view, 20> kPlanLater{
-    "recompute_layers",
-    "context_parallel_algorithm",
-    "secondary_shard_group",
-    "transfers",
-    "offload_to",
-    "tensor_parallel_2d",
-    "quantized_gather",
-    "chimera_scaling",
-    "padding",
-    // Megatron-LM's and torch's words for keys of a plan
-    "tensor_model_parallel_size",
-    "pipeline_model_parallel_size",
-    "context_parallel_size",
-    "expert_model_parallel_size",
-    "expert_tensor_parallel_size",
-    "num_layers_per_virtual_pipeline_stage",
-    "virtual_pipeline_model_parallel_size",
-    "micro_batch_size",
-    "global_batch_size",
-    "seq_length",
-    "recompute_granularity",
-};
-constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
-constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
-
-constexpr std::array kPrecisionKeys{
-    KeySpec{.name = "parameters",
-            .types = kInteger,
-            .min = 1,
-            .max = 8,
-            .about = "bytes per parameter"},
-    KeySpec{
-        .name = "gradients", .types = kInteger, .min = 1, .max = 8, .about = "bytes per parameter"},
-    KeySpec{.name = "optimizer",
-            .types = kInteger,
-            .min = 0,
-            .max = 64,
-            .about = "bytes per parameter, master copy included"},
-    KeySpec{.name = "compute",
-            .types = kString,
-            .choices = kComputeTypeNames,
-            .about = "type of the matrix products; bf16 when left out"},
-};
 
 constexpr std::array<std::string_view, 1> kExpertCapacityWords{"drop"};
 constexpr std::array kExpertCapacityKeys{
@@ -75,12 +30,6 @@ constexpr std::array kExpertCapacityKeys{
             .about = "copies that an expert takes from a rank over their mean"},
 };
 constexpr KeyTable kExpertCapacity{.title = "expert_capacity", .keys = kExpertCapacityKeys};
-
-}  // namespace
-
-constinit const KeyTable kPrecision{.title = "precision", .keys = kPrecisionKeys};
-
-namespace {
 
 // What `run` does.
 constexpr RunUse priced(std::string_view runs, std::string_view example, std::string_view about) {
@@ -128,57 +77,23 @@ bool keeps_no_scores(const Plan& plan) {
          plan.runtime.selective_recompute == SelectiveRecompute::AttentionCore;
 }
 
-// Values that need no more memory.
-using Values = std::vector<std::string>;
 std::string number(std::int64_t value) {
   return std::to_string(value);
 }
 std::string nonzero(std::int64_t value) {
   return value == 0 ? "null" : number(value);
 }
-Values smaller_orders(const Plan& plan) {
-  const ScheduleInfo* info = find_schedule(plan.schedule);
-  const bool named = plan.pipeline_parallel > 1 && info != nullptr && !info->planned;
-  Values values;
-  if (named) values.push_back(json_quoted(plan.schedule));
-  if (!named || plan.schedule != "1f1b") values.push_back(json_quoted("1f1b"));
-  return values;
-}
-Values higher_stages(const Plan& plan) {
-  Values values;
-  for (std::int32_t z = plan.zero_stage; z <= 3; ++z) values.push_back(number(z));
-  return values;
-}
-Values smaller_micro_batches(const Plan& plan) {
-  Values values;
-  for (std::int32_t b = 1; b <= plan.micro_batch; ++b) {
-    if (plan.micro_batch % b == 0) values.push_back(number(b));
-  }
-  return values;
-}
-Values more_recomputation(const Plan& plan) {
-  Values values{recompute_json(plan)};
-  if (Recompute::selective(plan.runtime.selective_recompute).exceeds(plan.recompute)) {
-    values.push_back(json_quoted(kRecomputeNames[1]));
-  }
-  if (!plan.recompute.is_full()) values.push_back(json_quoted(kRecomputeNames[2]));
-  return values;
-}
-Values other_offloads(const Plan& plan) {
-  Values values{json_quoted(name_of(plan.offload))};
-  for (const std::string_view other : kOffloadNames) {
-    if (other != name_of(plan.offload)) values.push_back(json_quoted(other));
-  }
-  return values;
-}
 
+constexpr std::string_view kOverlapKey = "overlap";
 constexpr std::array kOverlapRows{
     PlanRow{.key = flag("gradient_reduce", "gradient reduction runs with the last backward"),
-            .text = [](const Plan& p) { return json_bool(p.overlap_gradient_reduce); },
+            .object = kOverlapKey,
+            .field = &Plan::overlap_gradient_reduce,
             .idle = {{{on, one_replica, "no gradients are reduced: there is one replica"}}}},
     PlanRow{.key = flag("parameter_gather",
                         "parameters are gathered with the next forward (ZeRO-3: layer before)"),
-            .text = [](const Plan& p) { return json_bool(p.overlap_parameter_gather); },
+            .object = kOverlapKey,
+            .field = &Plan::overlap_parameter_gather,
             .idle = {{{on, one_replica, "no parameters are gathered: there is one replica"},
                       {on, [](const Plan& p) { return !one_replica(p) && unsharded(p); },
                        "no parameters are gathered: zero_stage is 0"}}}},
@@ -186,6 +101,8 @@ constexpr std::array kOverlapRows{
                         "false: nothing hidden; true: chunked; left out: as the runtime does"),
             .run = priced("null | false", "true",
                           "products in chunks beside their collectives are priced"),
+            .object = kOverlapKey,
+            .field = &Plan::overlap_tensor_parallel,
             .text = [](const Plan& p) -> std::string {
               if (p.overlap_tensor_parallel == TensorOverlap::Default) return "null";
               return json_bool(p.overlap_tensor_parallel == TensorOverlap::Chunked);
@@ -196,6 +113,8 @@ constexpr std::array kOverlapRows{
                     .choices = kExpertOverlaps,
                     .about = "what hides dispatch and combine: false, \"shared\" (the shared "
                              "expert), or \"pair\" (the backward of another micro-batch)"},
+            .object = kOverlapKey,
+            .field = &Plan::overlap_expert_parallel,
             .text =
                 [](const Plan& p) {
                   return p.overlap_expert_parallel == ExpertOverlap::None
@@ -207,6 +126,8 @@ constexpr std::array kOverlapRows{
         .key = flag("pipeline",
                     "transfers between stages run beside compute; false: compute waits for them"),
         .run = priced("null | true", "false", "compute that waits for transfers is priced"),
+        .object = kOverlapKey,
+        .field = &Plan::overlap_pipeline,
         .text = [](const Plan& p) -> std::string {
           const PipelineOverlap overlap = p.runtime.overlap_pipeline;
           if (overlap == PipelineOverlap::Interleaved) return "null";
@@ -218,28 +139,34 @@ constexpr auto kOverlapKeys = [] {
   std::ranges::transform(kOverlapRows, keys.begin(), &PlanRow::key);
   return keys;
 }();
-constexpr KeyTable kOverlap{.title = "overlap", .keys = kOverlapKeys, .later = kOverlapLater};
+constexpr KeyTable kOverlap{.title = kOverlapKey, .keys = kOverlapKeys, .later = kOverlapLater};
 
 constexpr std::array kPlanRows{
     PlanRow{.key = size("tensor_parallel", "t: ranks that share each matrix"),
             .field = &Plan::tensor_parallel,
-            .all = true},
+            .all = true,
+            .splits = true},
     PlanRow{.key = size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
             .field = &Plan::pipeline_parallel,
-            .all = true},
+            .all = true,
+            .splits = true},
     PlanRow{.key = size("context_parallel", "c: ranks that share each sequence"),
             .field = &Plan::context_parallel,
-            .all = true},
+            .all = true,
+            .splits = true},
     PlanRow{.key = size("expert_parallel",
                         "e: ranks that share the experts; folded over tp, cp and dp"),
             .field = &Plan::expert_parallel,
-            .of_experts = true},
+            .of_experts = true,
+            .splits = true},
     PlanRow{.key = size("data_parallel", "d: replicas; left out: gpus / (t p c)"),
             .field = &Plan::data_parallel,
-            .all = true},
+            .all = true,
+            .splits = true},
     PlanRow{.key = size("expert_tensor_parallel", "t of the experts; left out: t"),
             .field = &Plan::expert_tensor_parallel,
-            .of_experts = true},
+            .of_experts = true,
+            .splits = true},
     PlanRow{
         .key = choice("expert_dispatch", kExpertDispatchNames,
                       "how tokens come to their experts and back"),
@@ -254,6 +181,7 @@ constexpr std::array kPlanRows{
                     .about = "balance of the rows: balanced, uniform (random), the busiest rank's "
                              "over the mean, or file:PATH of what run --metrics wrote"},
             .run = no_meaning("a run routes by the model"),
+            .field = &Plan::expert_routing,
             .text = plan_values::expert_routing,
             .idle = {{{any, [](const Plan& p) { return p.expert_parallel == 1; },
                        "no rank waits for another's rows: expert_parallel is 1"}}},
@@ -268,6 +196,7 @@ constexpr std::array kPlanRows{
                     .searchable = true,
                     .about = "most rows of a rank over the mean, more are dropped, or what each "
                              "expert drops; left out: dropless"},
+            .field = &Plan::expert_capacity,
             .text = plan_values::expert_capacity,
             .of_experts = true},
     PlanRow{.key = flag("expert_slots",
@@ -284,10 +213,8 @@ constexpr std::array kPlanRows{
         .key = flag("sequence_parallel", "norms and dropout split over the tensor-parallel group"),
         .field = &Plan::sequence_parallel,
         .idle = {{{on, no_tensor_parallel, "nothing to split: tensor_parallel is 1"}}},
-        .smaller =
-            [](const Plan& p) {
-              return p.sequence_parallel ? Values{"true"} : Values{"false", "true"};
-            }},
+        .smaller = smaller_values::sequence_splits,
+        .splits = true},
     PlanRow{.key = {.name = "zero_stage",
                     .types = kInteger,
                     .min = 0,
@@ -295,10 +222,12 @@ constexpr std::array kPlanRows{
                     .searchable = true,
                     .about = "shards optimizer (1), gradients (2), parameters (3: FSDP)"},
             .field = &Plan::zero_stage,
-            .smaller = higher_stages},
+            .smaller = smaller_values::zero_stages,
+            .splits = true},
     PlanRow{.key = size("shard_group",
                         "ZeRO shards over that many neighbouring replicas; left out: d c"),
             .run = priced("null", "1", "shards over a part of the replicas are priced"),
+            .field = &Plan::shard_group,
             .text = [](const Plan& p) { return nonzero(p.shard_group); },
             .idle = {{{any, unsharded, "nothing is sharded: zero_stage is 0"}}}},
     PlanRow{.key = choice("data_parallel_algorithm", kDataParallelNames,
@@ -311,8 +240,9 @@ constexpr std::array kPlanRows{
                     .later = kSchedulesToCome,
                     .searchable = true,
                     .about = "name of the pipeline order, or file:PATH"},
-            .text = [](const Plan& p) { return json_quoted(p.schedule); },
-            .smaller = smaller_orders},
+            .field = &Plan::schedule,
+            .smaller = smaller_values::orders,
+            .splits = true},
     PlanRow{.key = {.name = "virtual_stages",
                     .types = kInteger,
                     .min = 1,
@@ -320,14 +250,17 @@ constexpr std::array kPlanRows{
                     .searchable = true,
                     .about = "v: model chunks per position"},
             .field = &Plan::virtual_stages,
-            .all = true},
+            .all = true,
+            .splits = true},
     PlanRow{.key = {.name = "stage_layers",
                     .types = kArray | kString,
                     .min = 0,
                     .max = 65536,
                     .item_types = kInteger,
                     .about = "layers per chunk in model order, or a layout such as E|(t)*10|mL"},
-            .text = plan_values::stage_layers},
+            .field = &Plan::stage_layers,
+            .text = plan_values::stage_layers,
+            .splits = true},
     PlanRow{.key = {.name = "microbatch_group_size",
                     .types = kInteger,
                     .min = 1,
@@ -368,18 +301,20 @@ constexpr std::array kPlanRows{
                     .max = kMaxMicrobatch,
                     .searchable = true,
                     .about = "samples per micro-batch and replica, or \"auto\""},
+            .field = &Plan::micro_batch,
             .text =
                 [](const Plan& p) {
                   return p.micro_batch_auto ? json_quoted("auto") : number(p.micro_batch);
                 },
-            .smaller = smaller_micro_batches},
+            .smaller = smaller_values::micro_batches},
     PlanRow{.key = {.name = "global_batch",
                     .types = kInteger,
                     .min = 1,
                     .max = kMaxBatch,
                     .searchable = true,
                     .about = "samples per step over all replicas"},
-            .field = &Plan::global_batch},
+            .field = &Plan::global_batch,
+            .splits = true},
     PlanRow{.key = {.name = "sequence_length",
                     .types = kInteger,
                     .min = 1,
@@ -397,10 +332,11 @@ constexpr std::array kPlanRows{
                              "value"},
             .run = priced(R"(null | "none" | "selective" | "full")", R"(["norm"])",
                           "parts of a layer are priced"),
+            .field = &Plan::recompute,
             .text = recompute_json,
             .idle = {{{attention_core_alone, keeps_no_scores,
                        "fused attention keeps no scores, and computes them again in any case"}}},
-            .smaller = more_recomputation},
+            .smaller = smaller_values::recomputations},
     PlanRow{
         .key = {.name = "precision",
                 .types = kString | kObject,
@@ -409,6 +345,7 @@ constexpr std::array kPlanRows{
                 .searchable = true,
                 .about = "types of parameters, gradients, optimizer and products"},
         .run = said("", "", "what the device has instead"),
+        .field = &Plan::precision,
         .text = plan_values::precision,
         .idle = {{{[](const JsonValue& value) { return value.text == "fp16"; },
                    [](const Plan& p) { return sharded(p) && p.runtime.shards_master_parameters; },
@@ -435,16 +372,19 @@ constexpr std::array kPlanRows{
     PlanRow{.key = flag("flash_attention", "fused attention; agrees with attention_kernel"),
             .run = said("null | true", "false", kOneKernel),
             .field = &Plan::flash_attention},
-    PlanRow{.key = choice("attention_kernel", kAttentionKernelNames,
-                          "how the attention core runs: op by op, or a kernel's generation"),
-            .run = said(R"(null | "flash1" | "flash2" | "flash3")", R"("eager")", kOneKernel),
-            .text = [](const Plan& p) { return json_quoted(name_of(p.attention_kernel)); }},
+    PlanRow{
+        .key = choice("attention_kernel", kAttentionKernelNames,
+                      "how the attention core runs: op by op, or a kernel's generation"),
+        .run = said(R"(null | "flash1" | "flash2" | "flash3")", R"("eager")", kOneKernel),
+        .field = &Plan::attention_kernel,
+    },
     PlanRow{.key = {.name = "dropout",
                     .types = kNumber,
                     .min = 0,
                     .max = 1,
                     .searchable = true,
                     .about = "probability; 0: no kernels, no masks"},
+            .field = &Plan::dropout,
             .text = plan_values::dropout},
     PlanRow{.key = {.name = "pad_vocabulary_to",
                     .types = kInteger,
@@ -455,13 +395,14 @@ constexpr std::array kPlanRows{
             .field = &Plan::pad_vocabulary_to},
     PlanRow{.key = choice("offload", kOffloadNames, "what lies in host memory", kOffloadLater),
             .field = &Plan::offload,
-            .smaller = other_offloads},
+            .smaller = smaller_values::offloads},
     PlanRow{.key = {.name = "rank_order",
                     .types = kString,
                     .searchable = true,
                     .about = "mesh axes, fastest-varying first: tp-cp-ep-dp-pp"},
+            .field = &Plan::rank_order,
             .text = plan_values::rank_order},
-    PlanRow{.key = {.name = "overlap",
+    PlanRow{.key = {.name = kOverlapKey,
                     .types = kObject,
                     .members = &kOverlap,
                     .about = "communication hidden behind compute"},
@@ -497,6 +438,7 @@ constexpr std::array kPlanRows{
                 .about = "whose memory and kernels are predicted: a profile, or a file "
                          "FILE.json"},
         .run = said(R"(null | "rehearse")", R"("megatron")", "the runtime of a run is rehearse"),
+        .field = &Plan::runtime,
         .text = [](const Plan& p) { return json_quoted(p.runtime.name); }},
 };
 
@@ -532,66 +474,6 @@ std::span<const PlanRow> plan_rows() {
 
 std::span<const PlanRow> overlap_rows() {
   return keys::kOverlapRows;
-}
-
-const PlanRow* find_plan_row(std::string_view path) {
-  const auto find = [](std::span<const PlanRow> rows, std::string_view name) {
-    const auto found =
-        std::ranges::find(rows, name, [](const PlanRow& row) { return row.key.name; });
-    return found == rows.end() ? nullptr : &*found;
-  };
-  const std::size_t dot = std::min(path.find('.'), path.size());
-  const std::string_view outer = path.substr(0, dot);
-  if (outer == "overlap" && dot < path.size()) return find(overlap_rows(), path.substr(dot + 1));
-  return find(plan_rows(), outer);
-}
-
-void take_plain_keys(const JsonValue& json, Plan& plan, std::span<const PlanRow> rows) {
-  for (const PlanRow& row : rows) {
-    const JsonValue* value = json.given(row.key.name);
-    if (value == nullptr) continue;
-    std::visit(
-        [&](auto field) {
-          if constexpr (!std::is_same_v<decltype(field), std::monostate>) {
-            auto& to = plan.*field;
-            using Field = std::remove_reference_t<decltype(to)>;
-            if constexpr (std::is_same_v<Field, bool>) {
-              to = value->boolean;
-            } else if constexpr (std::is_same_v<Field, double>) {
-              to = value->number;
-            } else if constexpr (std::is_enum_v<Field>) {
-              to = static_cast<Field>(std::ranges::find(row.key.choices, value->text) -
-                                      row.key.choices.begin());
-            } else {
-              to = static_cast<Field>(value->integer);
-            }
-          }
-        },
-        row.field);
-  }
-}
-
-std::string value_json(const PlanRow& row, const Plan& plan) {
-  if (row.text != nullptr) return row.text(plan);
-  return std::visit(
-      [&](auto field) -> std::string {
-        if constexpr (std::is_same_v<decltype(field), std::monostate>) {
-          return {};
-        } else {
-          const auto& from = plan.*field;
-          using Field = std::remove_cvref_t<decltype(from)>;
-          if constexpr (std::is_same_v<Field, bool>) {
-            return json_bool(from);
-          } else if constexpr (std::is_same_v<Field, double>) {
-            return json_number(from);
-          } else if constexpr (std::is_enum_v<Field>) {
-            return json_quoted(row.key.choices[static_cast<std::size_t>(from)]);
-          } else {
-            return std::to_string(from);
-          }
-        }
-      },
-      row.field);
 }
 
 }  // namespace rehearse

@@ -28,15 +28,22 @@ struct IdleWhen {
   std::string_view why{};
 };
 
+// A field of the plan, by which code names the key that fills it.
+using PlanField = std::variant<
+    std::monostate, bool Plan::*, std::int32_t Plan::*, std::int64_t Plan::*, double Plan::*,
+    std::string Plan::*, DataParallelAlgorithm Plan::*, ExpertDispatch Plan::*,
+    ExpertRouting Plan::*, ExpertOverlap Plan::*, TensorOverlap Plan::*, Optimizer Plan::*,
+    OffloadMode Plan::*, AttentionKernel Plan::*, std::vector<std::int32_t> Plan::*,
+    std::vector<Axis> Plan::*, Recompute Plan::*, Precision Plan::*, RuntimeTraits Plan::*>;
+
 struct PlanRow {
   KeySpec key;
   RunUse run{};
-  // What the key's value fills as it stands, where a key fills one field: words stand in the order
-  // of the enumerators. The reader's steps then check it, and fill in what is left out.
-  std::variant<std::monostate, bool Plan::*, std::int32_t Plan::*, std::int64_t Plan::*,
-               double Plan::*, DataParallelAlgorithm Plan::*, ExpertDispatch Plan::*,
-               Optimizer Plan::*, OffloadMode Plan::*>
-      field{};
+  std::string_view object{};  // the key whose object this is a member of: "overlap"
+  // What the key's value fills. Numbers, words and flags go in as they stand, words in the order of
+  // the enumerators; the reader's steps then check them, fill in what is left out, and make the
+  // rest.
+  PlanField field{};
   // The value as JSON in a report; null: the field's. An empty text leaves the key out.
   std::string (*text)(const Plan& plan) = nullptr;
   std::array<IdleWhen, 2> idle{};
@@ -45,6 +52,7 @@ struct PlanRow {
   std::vector<std::string> (*smaller)(const Plan& plan) = nullptr;
   bool all = false;
   bool of_experts = false;  // says something of models with experts alone
+  bool splits = false;      // divides a step over GPUs: a plan of one GPU leaves it out
 };
 
 std::span<const PlanRow> plan_rows();
@@ -54,7 +62,18 @@ std::span<const PlanRow> overlap_rows();  // members of `overlap`
 // `precision`). nullptr: no such key.
 const PlanRow* find_plan_row(std::string_view path);
 
-// Fills the fields of the keys that `plan` gives. REQUIRES: its kinds and ranges are checked.
+// What code says of a key by its field: its row, its own name ("zero_stage", "pipeline"), its path
+// below "plan." ("overlap.pipeline"). REQUIRES: a row has the field.
+const PlanRow& plan_row(const PlanField& field);
+std::string_view key_of(const PlanField& field);
+std::string path_of(const PlanRow& row);
+std::string path_of(const PlanField& field);
+// The value that a file's plan gives the key; nullptr: none, or null.
+const JsonValue* given_in(const JsonValue& plan, const PlanRow& row);
+const JsonValue* given_in(const JsonValue& plan, const PlanField& field);
+
+// Fills the fields of the keys that `json`, a plan, gives. REQUIRES: its kinds and ranges are
+// checked.
 void take_plain_keys(const JsonValue& json, Plan& plan,
                      std::span<const PlanRow> rows = plan_rows());
 

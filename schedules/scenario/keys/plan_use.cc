@@ -181,8 +181,9 @@ std::string later_keys_text() {
 std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan& plan,
                                            const JsonValue& scenario, const std::string& file) {
   std::vector<Unperformed> found;
-  const auto add = [&](std::string_view key, std::int32_t value, const std::string& lacks) {
+  const auto add = [&](const PlanField& field, std::int32_t value, const std::string& lacks) {
     if (lacks.empty()) return;
+    const std::string_view key = key_of(field);
     const JsonValue* said = scenario.given("plan");
     const JsonMember* at = said == nullptr ? nullptr : said->find(key);
     found.push_back({.file = file,
@@ -191,9 +192,9 @@ std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan&
                      .value = std::to_string(value),
                      .priced = lacks});
   };
-  add("sequence_length", static_cast<std::int32_t>(plan.sequence_length),
+  add(&Plan::sequence_length, static_cast<std::int32_t>(plan.sequence_length),
       length_lacks(model, plan));
-  add("stage_layers", 0,
+  add(&Plan::stage_layers, 0,
       has_empty_stage(plan) ? "a stage between the first and the last without layers is priced"
                             : "");
   return found;

@@ -6,6 +6,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/keys/plan_rows.h"
+#include "schedules/scenario/keys/precision_rows.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse::plan_values {
@@ -62,10 +63,10 @@ std::string precision(const Plan& plan) {
   const Precision& precision = plan.precision;
   if (precision.name != "custom") return json_quoted(precision.name);
   Object object;
-  object.add("parameters", std::to_string(precision.parameters));
-  object.add("gradients", std::to_string(precision.gradients));
-  object.add("optimizer", std::to_string(precision.optimizer));
-  object.add("compute", json_quoted(name_of(precision.compute)));
+  for (const PrecisionRow& row : precision_rows()) {
+    object.add(row.key.name, row.bytes != nullptr ? std::to_string(precision.*row.bytes)
+                                                  : json_quoted(name_of(precision.compute)));
+  }
   return object.take();
 }
 

@@ -13,31 +13,35 @@ std::string product(std::initializer_list<std::int64_t> factors) {
   return text;
 }
 
-std::int64_t GivenKeys::integer(std::string_view key, std::int64_t otherwise) const {
+std::int64_t GivenKeys::integer(const PlanField& key, std::int64_t otherwise) const {
   const JsonValue* value = given(key);
   return value == nullptr ? otherwise : value->integer;
 }
 
-std::int32_t GivenKeys::size(std::string_view key, std::int32_t otherwise) const {
+std::int32_t GivenKeys::size(const PlanField& key, std::int32_t otherwise) const {
   return static_cast<std::int32_t>(integer(key, otherwise));
 }
 
-bool GivenKeys::flag(std::string_view key, bool otherwise) const {
+bool GivenKeys::flag(const PlanField& key, bool otherwise) const {
   const JsonValue* value = given(key);
   return value == nullptr ? otherwise : value->boolean;
 }
 
-void GivenKeys::fail(std::string_view key, const std::string& what, bool unsupported) const {
-  const std::size_t dot = key.find('.');
-  const JsonMember* member = json.find(key.substr(0, dot));
+void GivenKeys::fail(const PlanField& key, const std::string& what, bool unsupported) const {
+  fail(path_of(key), what, unsupported);
+}
+
+void GivenKeys::fail(std::string_view path, const std::string& what, bool unsupported) const {
+  const std::size_t dot = path.find('.');
+  const JsonMember* member = json.find(path.substr(0, dot));
   if (dot != std::string_view::npos && member != nullptr) {
-    member = member->value.find(key.substr(dot + 1));
+    member = member->value.find(path.substr(dot + 1));
   }
-  report.fail(member == nullptr ? json.line : member->line, "plan." + std::string(key), what,
+  report.fail(member == nullptr ? json.line : member->line, "plan." + std::string(path), what,
               unsupported);
 }
 
-void GivenKeys::divides(std::string_view key, std::int64_t divisor, std::string_view what,
+void GivenKeys::divides(const PlanField& key, std::int64_t divisor, std::string_view what,
                         std::int64_t value) const {
   if (value % divisor == 0) return;
   fail(key, number(divisor) + " does not divide " + std::string(what) + " " + number(value));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/reader/plan_reader.h"
 
 namespace rehearse {
@@ -33,19 +34,17 @@ struct GivenKeys {
   JsonReport& report;
   std::vector<std::string>& warnings;
 
-  const JsonValue* given(std::string_view key) const { return json.given(key); }
-  std::int64_t integer(std::string_view key, std::int64_t otherwise) const;
-  std::int32_t size(std::string_view key, std::int32_t otherwise) const;
-  bool flag(std::string_view key, bool otherwise) const;
-  template <class Enum, std::size_t N>
-  void choose(std::string_view key, const std::array<std::string_view, N>& names, Enum& to) const {
-    if (const JsonValue* value = given(key)) to = enum_of<Enum>(value->text, names);
-  }
+  bool names_runtime() const { return given(&Plan::runtime) != nullptr; }
+  const JsonValue* given(const PlanField& key) const { return given_in(json, key); }
+  std::int64_t integer(const PlanField& key, std::int64_t otherwise) const;
+  std::int32_t size(const PlanField& key, std::int32_t otherwise) const;
+  bool flag(const PlanField& key, bool otherwise) const;
 
-  // `key`: "overlap.expert_parallel" is a member of an object.
-  void fail(std::string_view key, const std::string& what, bool unsupported = false) const;
+  void fail(const PlanField& key, const std::string& what, bool unsupported = false) const;
+  // `path`: "overlap.expert_parallel" is a member of an object.
+  void fail(std::string_view path, const std::string& what, bool unsupported = false) const;
   // Fails where `divisor`, which `key` says, does not divide `value`.
-  void divides(std::string_view key, std::int64_t divisor, std::string_view what,
+  void divides(const PlanField& key, std::int64_t divisor, std::string_view what,
                std::int64_t value) const;
 };
 

@@ -18,7 +18,7 @@ void read_experts(const GivenKeys& keys, Plan& plan) {
         keys.fail(key, what, unsupported);
       });
   if (plan.shard_group > 0 && plan.folds_experts()) {
-    keys.fail("shard_group", "is not priced together with folded experts", true);
+    keys.fail(&Plan::shard_group, "is not priced together with folded experts", true);
   }
 }
 

@@ -9,17 +9,17 @@ namespace {
 
 // A mode, or a list of parts of the model's layers that the backward computes again.
 void read_recompute(const GivenKeys& keys, Plan& plan) {
-  const JsonValue* value = keys.given("recompute");
+  const JsonValue* value = keys.given(&Plan::recompute);
   if (value == nullptr) return;
   plan.recompute = recompute_of(*value, plan);
   if (!value->is(JsonKind::Array)) return;
-  if (plan.runtime.own_executor && keys.given("runtime") == nullptr) {
+  if (plan.runtime.own_executor && !keys.names_runtime()) {
     plan.recompute = {};  // `run` refuses the key
     return;
   }
   const std::string why =
       keys.context.model == nullptr ? "" : unfit_parts(*keys.context.model, plan);
-  if (!why.empty()) keys.fail("recompute", why);
+  if (!why.empty()) keys.fail(&Plan::recompute, why);
 }
 
 }  // namespace
@@ -28,10 +28,10 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
   if (plan.offload == OffloadMode::Activations && plan.sequence_slices > 1) {
     return keys.fail(
-        "offload", "activations of a sequence in slices stay on the device: later slices read them",
-        true);
+        &Plan::offload,
+        "activations of a sequence in slices stay on the device: later slices read them", true);
   }
-  plan.pad_vocabulary_to = keys.integer("pad_vocabulary_to", plan.runtime.pad_vocabulary_to);
+  plan.pad_vocabulary_to = keys.integer(&Plan::pad_vocabulary_to, plan.runtime.pad_vocabulary_to);
   if (keys.context.model == nullptr) return;
   const std::int64_t multiple = plan.pad_vocabulary_to * plan.tensor_parallel;
   plan.padded_vocabulary = (keys.context.model->vocabulary + multiple - 1) / multiple * multiple;

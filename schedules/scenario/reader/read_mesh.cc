@@ -14,12 +14,13 @@ constexpr std::int64_t kMaxRanks = 1 << 20;
 
 // All replicas share one copy's shards unless the plan says a part of them does.
 void read_shard_group(const GivenKeys& keys, Plan& plan) {
-  if (keys.given("shard_group") == nullptr) return;
-  const std::int32_t shards = keys.size("shard_group", 0);
+  if (keys.given(&Plan::shard_group) == nullptr) return;
+  const std::int32_t shards = keys.size(&Plan::shard_group, 0);
   if (plan.replicas() % shards != 0) {
-    return keys.fail("shard_group", number(shards) + " does not divide data x context parallel = " +
-                                        product({plan.data_parallel, plan.context_parallel}) +
-                                        " = " + number(plan.replicas()));
+    return keys.fail(&Plan::shard_group, number(shards) +
+                                             " does not divide data x context parallel = " +
+                                             product({plan.data_parallel, plan.context_parallel}) +
+                                             " = " + number(plan.replicas()));
   }
   plan.shard_group = plan.zero_stage == 0 || shards == plan.replicas() ? 0 : shards;
 }
@@ -31,16 +32,16 @@ void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
   if (keys.context.model == nullptr) return;
   const Transformer& model = *keys.context.model;
   const std::int64_t t = plan.tensor_parallel;
-  keys.divides("tensor_parallel", t, "num_attention_heads", model.heads);
+  keys.divides(&Plan::tensor_parallel, t, "num_attention_heads", model.heads);
   if (model.has_dense_layers())
-    keys.divides("tensor_parallel", t, "intermediate_size", model.ffn_hidden);
+    keys.divides(&Plan::tensor_parallel, t, "intermediate_size", model.ffn_hidden);
   if (model.experts.count > 0 && model.experts.shared_ffn_hidden > 0) {
-    keys.divides("tensor_parallel", t, "the width of the shared experts",
+    keys.divides(&Plan::tensor_parallel, t, "the width of the shared experts",
                  model.experts.shared_ffn_hidden);
   }
   if (!model.latent.used() && model.kv_heads % t != 0 && t % model.kv_heads != 0) {
-    keys.fail("tensor_parallel", number(t) + " neither divides num_key_value_heads " +
-                                     number(model.kv_heads) + " nor is a multiple of it");
+    keys.fail(&Plan::tensor_parallel, number(t) + " neither divides num_key_value_heads " +
+                                          number(model.kv_heads) + " nor is a multiple of it");
   }
 }
 
@@ -48,26 +49,27 @@ void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
 void read_mesh(const GivenKeys& keys, Plan& plan) {
   if (plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
       plan.zero_stage > 0) {
-    keys.fail("data_parallel_algorithm", "parameter_server shards nothing: zero_stage must be 0");
+    keys.fail(&Plan::data_parallel_algorithm,
+              "parameter_server shards nothing: zero_stage must be 0");
   }
   const std::int64_t t = plan.tensor_parallel, p = plan.pipeline_parallel,
                      c = plan.context_parallel;
   std::int64_t inner = t * p;  // each at most 2^20
   if (inner <= kMaxRanks) inner *= c;
   if (inner > kMaxRanks) {
-    return keys.fail("tensor_parallel",
+    return keys.fail(&Plan::tensor_parallel,
                      product({t, p, c}) + " GPUs of one replica are beyond 2^20");
   }
-  const std::int64_t d = keys.integer("data_parallel", 0);
+  const std::int64_t d = keys.integer(&Plan::data_parallel, 0);
   if (d * inner > kMaxRanks) {
-    return keys.fail("data_parallel", product({t, p, c, d}) + " GPUs are beyond 2^20");
+    return keys.fail(&Plan::data_parallel, product({t, p, c, d}) + " GPUs are beyond 2^20");
   }
   const std::int64_t gpus = keys.context.gpus ? *keys.context.gpus
                             : d > 0           ? d * inner
                                               : keys.context.gpus_per_node;
   if (d > 0 && d * inner != gpus) {
     return keys.fail(
-        "data_parallel",
+        &Plan::data_parallel,
         "tensor x pipeline x context x data parallel = " + product({t, p, c, d}) + " = " +
             number(d * inner) + ", but there are " + number(gpus) + " gpus" +
             (gpus % inner == 0 ? ": data_parallel " + number(gpus / inner) + " fits them"
@@ -90,7 +92,7 @@ void read_rank_order(const GivenKeys& keys, Plan& plan) {
   constexpr std::array kDefault{Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data,
                                 Axis::Pipeline};
   plan.rank_order.assign(kDefault.begin(), kDefault.end());
-  const JsonValue* order = keys.given("rank_order");
+  const JsonValue* order = keys.given(&Plan::rank_order);
   if (order == nullptr) return;
   plan.rank_order.clear();
   for (std::size_t at = 0; at <= order->text.size();) {
@@ -99,12 +101,12 @@ void read_rank_order(const GivenKeys& keys, Plan& plan) {
     const auto found = std::ranges::find(kAxisNames, word);
     if (found == kAxisNames.end()) {
       return keys.fail(
-          "rank_order",
+          &Plan::rank_order,
           json_excerpt(word) + " is not one of tp, cp, ep, dp, pp (as in tp-cp-ep-dp-pp)");
     }
     const auto axis = static_cast<Axis>(found - kAxisNames.begin());
     if (std::ranges::find(plan.rank_order, axis) != plan.rank_order.end()) {
-      return keys.fail("rank_order", word + " stands twice");
+      return keys.fail(&Plan::rank_order, word + " stands twice");
     }
     plan.rank_order.push_back(axis);
     at = end + 1;
@@ -116,8 +118,8 @@ void read_rank_order(const GivenKeys& keys, Plan& plan) {
     if (std::ranges::find(plan.rank_order, axis) != plan.rank_order.end()) continue;
     const std::int32_t ranks = size[static_cast<std::size_t>(axis)];
     if (ranks > 1) {
-      return keys.fail("rank_order", std::string(name_of(axis)) + " is missing, and has " +
-                                         number(ranks) + " ranks");
+      return keys.fail(&Plan::rank_order, std::string(name_of(axis)) + " is missing, and has " +
+                                              number(ranks) + " ranks");
     }
     plan.rank_order.push_back(axis);
   }

@@ -2,6 +2,7 @@
 // How the numbers are computed: precision, optimizer, attention and dropout.
 #include <algorithm>
 
+#include "schedules/scenario/keys/precision_rows.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
@@ -10,20 +11,19 @@
 namespace rehearse {
 
 void read_precision(const GivenKeys& keys, Plan& plan) {
-  const JsonValue* given_precision = keys.given("precision");
+  const JsonValue* given_precision = keys.given(&Plan::precision);
   Precision& to = plan.precision;
   if (given_precision != nullptr && given_precision->is(JsonKind::Object)) {
     to.name = "custom";
     to.optimizer = 4 + 4 * row_of(plan.optimizer).counted;
-    const auto bytes = [&](std::string_view key, std::int32_t& value) {
-      const JsonValue* member = given_precision->given(key);
-      if (member != nullptr) value = static_cast<std::int32_t>(member->integer);
-    };
-    bytes("parameters", to.parameters);
-    bytes("gradients", to.gradients);
-    bytes("optimizer", to.optimizer);
-    if (const JsonValue* compute = given_precision->given("compute")) {
-      to.compute = enum_of<ComputeType>(compute->text, kComputeTypeNames);
+    for (const PrecisionRow& row : precision_rows()) {
+      const JsonValue* member = given_precision->given(row.key.name);
+      if (member == nullptr) continue;
+      if (row.bytes != nullptr) {
+        to.*row.bytes = static_cast<std::int32_t>(member->integer);
+      } else {
+        to.compute = enum_of<ComputeType>(member->text, kComputeTypeNames);
+      }
     }
     return;
   }
@@ -47,9 +47,9 @@ double unsaid_rate(const Transformer& model, const Plan& plan) {
 // The plan's one rate for every place, else for each place what the model file says, 0 too.
 void read_dropout(const GivenKeys& keys, Plan& plan) {
   const Transformer* model = keys.context.model;
-  if (const JsonValue* dropout = keys.given("dropout")) {
+  if (const JsonValue* dropout = keys.given(&Plan::dropout)) {
     plan.dropouts = {dropout->number, dropout->number, dropout->number};
-    if (dropout->number >= 1) keys.fail("dropout", "must be less than 1");
+    if (dropout->number >= 1) keys.fail(&Plan::dropout, "must be less than 1");
   } else if (model != nullptr) {
     const double unsaid = unsaid_rate(*model, plan);
     const auto rate = [unsaid](double said) { return said >= 0 ? said : unsaid; };
@@ -63,16 +63,18 @@ void read_dropout(const GivenKeys& keys, Plan& plan) {
 }  // namespace
 
 void read_attention(const GivenKeys& keys, Plan& plan) {
-  const JsonValue* flash = keys.given("flash_attention");
-  const JsonValue* kernel = keys.given("attention_kernel");
+  const JsonValue* flash = keys.given(&Plan::flash_attention);
+  const JsonValue* kernel = keys.given(&Plan::attention_kernel);
   plan.attention_kernel = plan.runtime.attention_kernel;
   if (flash != nullptr && flash->boolean != is_fused(plan.attention_kernel)) {
     plan.attention_kernel = flash->boolean ? AttentionKernel::Flash2 : AttentionKernel::Unfused;
   }
-  keys.choose("attention_kernel", kAttentionKernelNames, plan.attention_kernel);
+  if (kernel != nullptr) {
+    plan.attention_kernel = enum_of<AttentionKernel>(kernel->text, kAttentionKernelNames);
+  }
   plan.flash_attention = is_fused(plan.attention_kernel);
   if (flash != nullptr && kernel != nullptr && flash->boolean != plan.flash_attention) {
-    keys.fail("attention_kernel",
+    keys.fail(&Plan::attention_kernel,
               kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
   }
   read_dropout(keys, plan);
@@ -96,25 +98,25 @@ void read_recipe(const GivenKeys& keys, Plan& plan) {
   const OptimizerRow& row = row_of(plan.optimizer);
   const std::string name(row.name);
   if (own && !row.run) {
-    if (keys.given("runtime") != nullptr) {
-      return keys.fail("optimizer", "runtime " + plan.runtime.name + " has " + optimizers_run() +
-                                        " alone, not " + name);
+    if (keys.names_runtime()) {
+      return keys.fail(&Plan::optimizer, "runtime " + plan.runtime.name + " has " +
+                                             optimizers_run() + " alone, not " + name);
     }
     plan.optimizer = {};  // `run` refuses the key
   }
   if (plan.offload == OffloadMode::Optimizer && !row.on_host && !(own && row.run)) {
-    return keys.fail("optimizer", name + " is not priced with its states in host memory");
+    return keys.fail(&Plan::optimizer, name + " is not priced with its states in host memory");
   }
   if (row.form != MomentForm::Whole && plan.precision.optimizer < 8) {
-    return keys.fail("optimizer",
+    return keys.fail(&Plan::optimizer,
                      name + " needs 8 bytes per parameter of precision.optimizer, or more");
   }
   if (is_block_scaled(plan.precision.compute) && own) {
-    return keys.fail("precision", "runtime " + plan.runtime.name + " has no products in " +
-                                      std::string(name_of(plan.precision.compute)));
+    return keys.fail(&Plan::precision, "runtime " + plan.runtime.name + " has no products in " +
+                                           std::string(name_of(plan.precision.compute)));
   }
   if (plan.document_length > 0 && !plan.flash_attention) {
-    keys.fail("document_length", "attention inside documents needs a fused kernel");
+    keys.fail(&Plan::document_length, "attention inside documents needs a fused kernel");
   }
 }
 

@@ -24,7 +24,7 @@ std::int64_t lowest_stage(const JsonValue& value) {
 }
 
 void read_profile(const GivenKeys& keys, Plan& plan) {
-  const JsonValue* named = keys.given("runtime");
+  const JsonValue* named = keys.given(&Plan::runtime);
   const std::string name =
       named != nullptr ? named->text : keys.context.runtime.value_or(RuntimeTraits{}.name);
   const auto known = std::ranges::find(keys.context.runtimes, name, &RuntimeTraits::name);
@@ -33,25 +33,25 @@ void read_profile(const GivenKeys& keys, Plan& plan) {
     return;
   }
   Result<RuntimeTraits> read = read_runtime(name, keys.report.path());
-  if (!read) return keys.fail("runtime", read.error().message);
+  if (!read) return keys.fail(&Plan::runtime, read.error().message);
   plan.runtime = std::move(read).value();
 }
 
 void refuse_predictions(const GivenKeys& keys, const Plan& plan) {
-  const JsonValue* layout = keys.given("stage_layers");
+  const JsonValue* layout = keys.given(&Plan::stage_layers);
   if (!plan.runtime.own_executor || layout == nullptr || !layout->is(JsonKind::String)) return;
   if (layout->text.find('m') == std::string::npos) return;
-  keys.fail("stage_layers",
+  keys.fail(&Plan::stage_layers,
             "runtime " + plan.runtime.name + " trains without prediction layers: there is no m",
             true);
 }
 
 void refuse_stage(const GivenKeys& keys, const Plan& plan) {
   if (plan.pipeline_parallel == 1 || plan.zero_stage <= plan.runtime.pipeline_zero_stage) return;
-  keys.fail("zero_stage", number(plan.zero_stage) + " with pipeline_parallel " +
-                              number(plan.pipeline_parallel) + ": runtime " + plan.runtime.name +
-                              " runs a pipeline with zero_stage " +
-                              number(plan.runtime.pipeline_zero_stage) + " at most");
+  keys.fail(&Plan::zero_stage, number(plan.zero_stage) + " with pipeline_parallel " +
+                                   number(plan.pipeline_parallel) + ": runtime " +
+                                   plan.runtime.name + " runs a pipeline with zero_stage " +
+                                   number(plan.runtime.pipeline_zero_stage) + " at most");
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void refuse_stage(const GivenKeys& keys, const Plan& plan) {
 std::string runtime_of_file(const JsonValue& scenario) {
   const JsonValue* plan = scenario.is(JsonKind::Object) ? scenario.given("plan") : nullptr;
   const JsonValue* stage =
-      plan != nullptr && plan->is(JsonKind::Object) ? plan->given("zero_stage") : nullptr;
+      plan != nullptr && plan->is(JsonKind::Object) ? given_in(*plan, &Plan::zero_stage) : nullptr;
   return std::string(default_runtime(stage == nullptr ? 0 : lowest_stage(*stage)));
 }
 
@@ -73,11 +73,11 @@ void read_runtime(const GivenKeys& keys, Plan& plan) {
   RuntimeTraits& traits = plan.runtime;
   const RuntimeTraits of_profile = traits;
   for (const TraitRow& row : kTraitRows) {
-    const JsonValue* value = row.of_plan ? keys.given(row.key.name) : nullptr;
+    const JsonValue* value = row.of_plan ? keys.json.given(row.key.name) : nullptr;
     if (value == nullptr) continue;
     take_trait(*value, row, traits);
     if (!traits.own_executor || traits == of_profile) continue;
-    if (keys.given("runtime") != nullptr) {
+    if (keys.names_runtime()) {
       return keys.fail(row.key.name, "runtime " + traits.name + " has " +
                                          trait_json(row, of_profile) + " alone, not " +
                                          trait_json(row, traits));
@@ -88,7 +88,7 @@ void read_runtime(const GivenKeys& keys, Plan& plan) {
     traits = of_profile;
   }
   if (!traits.deterministic) return;
-  if (keys.given("cross_entropy") == nullptr && traits.cross_entropy == CrossEntropy::Fused &&
+  if (keys.json.given("cross_entropy") == nullptr && traits.cross_entropy == CrossEntropy::Fused &&
       !traits.own_executor) {
     traits.cross_entropy = CrossEntropy::Eager;
   }

@@ -11,40 +11,42 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
   const std::int32_t p = plan.pipeline_parallel;
   const ScheduleInfo* info = find_schedule(name);
   if (info == nullptr) {
-    return keys.fail("schedule", unknown_schedule(name, json_excerpt(name)), true);
+    return keys.fail(&Plan::schedule, unknown_schedule(name, json_excerpt(name)), true);
   }
   plan.schedule = info->name;
   const bool many = info->chunks == ChunkRule::Many, shaped_v = info->chunks == ChunkRule::V;
-  const std::int32_t v = keys.size("virtual_stages", many && p > 1 ? 2 : 1);
+  const std::int32_t v = keys.size(&Plan::virtual_stages, many && p > 1 ? 2 : 1);
   if (info->one_stage && p > 1) {
-    return keys.fail("schedule",
+    return keys.fail(&Plan::schedule,
                      plan.schedule + " has one stage, but pipeline_parallel is " + number(p));
   }
   const bool any = info->chunks == ChunkRule::Any;
   if (v > 1 && (many || any) && p == 1) {
-    return keys.fail("virtual_stages", number(v) + " chunks need pipeline_parallel > 1");
+    return keys.fail(&Plan::virtual_stages, number(v) + " chunks need pipeline_parallel > 1");
   }
   if (v > 1 && !many && !any && !(shaped_v && v == 2)) {
-    return keys.fail("virtual_stages", "schedule " + plan.schedule + " has " +
-                                           (shaped_v ? "2 chunks" : "one chunk") +
-                                           " per position, not " + number(v));
+    return keys.fail(&Plan::virtual_stages, "schedule " + plan.schedule + " has " +
+                                                (shaped_v ? "2 chunks" : "one chunk") +
+                                                " per position, not " + number(v));
   }
   plan.virtual_stages = shaped_v ? 2 : v;
-  plan.chunks_open = any && p > 1 && keys.given("virtual_stages") == nullptr &&
-                     keys.given("stage_layers") == nullptr;
-  plan.slices_open = any && keys.given("sequence_slices") == nullptr;
+  plan.chunks_open = any && p > 1 && keys.given(&Plan::virtual_stages) == nullptr &&
+                     keys.given(&Plan::stage_layers) == nullptr;
+  plan.slices_open = any && keys.given(&Plan::sequence_slices) == nullptr;
   if (plan.microbatch_group_size > 0 && !info->grouped) {
-    return keys.fail("microbatch_group_size", plan.schedule + " has no groups of micro-batches");
+    return keys.fail(&Plan::microbatch_group_size,
+                     plan.schedule + " has no groups of micro-batches");
   }
   if (plan.extra_warmup > 0 && !info->extra_warmup) {
-    return keys.fail("extra_warmup", "only interleaved_1f1b takes it, not " + plan.schedule);
+    return keys.fail(&Plan::extra_warmup, "only interleaved_1f1b takes it, not " + plan.schedule);
   }
-  plan.sequence_slices = keys.size("sequence_slices", info->sliced ? 4 : 1);
+  plan.sequence_slices = keys.size(&Plan::sequence_slices, info->sliced ? 4 : 1);
   if (plan.sequence_slices > 1 && !info->sliced && !any) {
-    return keys.fail("sequence_slices", "schedule " + plan.schedule + " does not slice sequences");
+    return keys.fail(&Plan::sequence_slices,
+                     "schedule " + plan.schedule + " does not slice sequences");
   }
   if (plan.memory_limit > 0 && !info->planned) {
-    return keys.fail("memory_limit", plan.schedule + " is not planned for a limit");
+    return keys.fail(&Plan::memory_limit, plan.schedule + " is not planned for a limit");
   }
   if (info->planned && plan.memory_limit == 0 && !any) plan.memory_limit = info->default_memory;
 }
@@ -52,7 +54,7 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
 }  // namespace
 
 void read_schedule(const GivenKeys& keys, Plan& plan) {
-  const JsonValue* name = keys.given("schedule");
+  const JsonValue* name = keys.given(&Plan::schedule);
   const std::int32_t p = plan.pipeline_parallel;
   if (name != nullptr && name->text.starts_with("file:")) {
     plan.schedule = name->text;

@@ -51,10 +51,10 @@ Json said_keys(const Plan& plan, bool experts) {
   const bool dispatched = plan.expert_parallel > 1 || plan.expert_tensor_parallel > 1;
   if (!experts || !dispatched) {
     for (const PlanRow& row : plan_rows()) {
-      if (row.of_experts) keys[std::string(row.key.name)] = nullptr;
+      if (row.of_experts) member(keys, path_of(row)) = nullptr;
     }
     for (const PlanRow& row : overlap_rows()) {
-      if (row.of_experts) keys["overlap"][std::string(row.key.name)] = nullptr;
+      if (row.of_experts) member(keys, path_of(row)) = nullptr;
     }
   }
   drop_nulls(keys);

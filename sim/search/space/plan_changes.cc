@@ -7,14 +7,9 @@
 #include <utility>
 
 #include "schedules/base/json_reader.h"
-#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::sim {
 namespace {
-
-std::string number(std::int64_t value) {
-  return std::to_string(value);
-}
 
 bool is_open(const PlanRow& row) {
   return row.all || row.smaller != nullptr;
@@ -37,20 +32,20 @@ Space with_open_keys(Space space, const Plan& plan) {
     SpaceKey& made = space.lists.emplace_back(SpaceKey{std::string(key), {}});
     for (const std::string& value : values) made.values.push_back(json(value));
   };
-  const auto said = [&](const char* key, const std::string& value) {
-    if (space.plan.given(key) != nullptr) return;
-    std::erase_if(space.plan.members, [&](const JsonMember& m) { return m.key == key; });
-    space.plan.members.push_back({key, 0, json(value)});
+  const auto said = [&](const PlanField& field) {
+    const PlanRow& row = plan_row(field);
+    if (given_in(space.plan, row) != nullptr) return;
+    std::erase_if(space.plan.members, [&](const JsonMember& m) { return m.key == row.key.name; });
+    space.plan.members.push_back({std::string(row.key.name), 0, json(value_json(row, plan))});
   };
-  said("global_batch", number(plan.global_batch));
-  said("runtime", json_quoted(plan.runtime.name));
+  said(&Plan::global_batch);
+  said(&Plan::runtime);
   if (space.base.model.experts.count > 0) {
-    said("expert_parallel", number(plan.expert_parallel));
-    said("expert_dispatch", json_quoted(name_of(plan.expert_dispatch)));
+    said(&Plan::expert_parallel);
+    said(&Plan::expert_dispatch);
     // Where nobody says it, it follows from tensor_parallel.
-    if (space.plan.given("expert_tensor_parallel") == nullptr) {
-      list("expert_tensor_parallel", {"null"});
-    }
+    const std::string_view cut = key_of(&Plan::expert_tensor_parallel);
+    if (space.plan.given(cut) == nullptr) list(cut, {"null"});
   }
   space.gpus = plan.gpus();
 
@@ -77,12 +72,15 @@ std::vector<PlanChange> changes_of(const Plan& from, const Plan& to, bool runtim
   std::vector<PlanChange> changes;
   for (const PlanRow& row : rows) {
     if (!is_open(row)) continue;
-    if (no_pipeline && (row.key.name == "schedule" || row.key.name == "virtual_stages")) continue;
+    const bool of_pipeline =
+        row.field == PlanField(&Plan::schedule) || row.field == PlanField(&Plan::virtual_stages);
+    if (no_pipeline && of_pipeline) continue;
     const std::string before = value_json(row, from), after = value_json(row, to);
     if (before != after) changes.push_back({std::string(row.key.name), before, after});
   }
   if (!runtime_said && default_runtime(to.zero_stage) != to.runtime.name) {
-    changes.push_back({"runtime", "null", json_quoted(to.runtime.name)});
+    const PlanRow& runtime = plan_row(&Plan::runtime);
+    changes.push_back({std::string(runtime.key.name), "null", value_json(runtime, to)});
   }
   return changes;
 }

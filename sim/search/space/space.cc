@@ -17,16 +17,17 @@ namespace {
 
 // Whether the plan lists parts of layers to compute again, which then every family's does.
 bool has_parts(const Space& space) {
-  const JsonValue* given = space.plan.given("recompute");
+  const JsonValue* given = given_in(space.plan, &Plan::recompute);
   return given != nullptr && given->is(JsonKind::Array);
 }
 std::int64_t gpus_of(const Space& space) {
   if (space.gpus) return *space.gpus;
-  const JsonValue* data = space.plan.given("data_parallel");
+  const JsonValue* data = given_in(space.plan, &Plan::data_parallel);
   if (data == nullptr) return space.base.cluster.gpus_per_node;
   std::int64_t product = data->integer;
-  for (const char* key : {"tensor_parallel", "pipeline_parallel", "context_parallel"}) {
-    const JsonValue* size = space.plan.given(key);
+  for (const auto key :
+       {&Plan::tensor_parallel, &Plan::pipeline_parallel, &Plan::context_parallel}) {
+    const JsonValue* size = given_in(space.plan, key);
     if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 24);
   }
   return product;
@@ -74,7 +75,7 @@ std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p)
   for (const ScheduleInfo& info : schedule_table()) {
     if (is_usual(info) && is_kept(space, info.name)) names.push_back(text_value(info.name));
   }
-  names = values_of(space, "schedule", std::move(names));
+  names = values_of(space, &Plan::schedule, std::move(names));
   std::vector<ScheduleChoice> choices;
   for (const JsonValue& name : names) {
     const ScheduleInfo* info = find_schedule(name.text);
@@ -83,7 +84,7 @@ std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p)
       choices.push_back({name, {}});
       continue;
     }
-    for (const JsonValue& v : values_of(space, "virtual_stages", usual_chunks(layers, p))) {
+    for (const JsonValue& v : values_of(space, &Plan::virtual_stages, usual_chunks(layers, p))) {
       choices.push_back({name, v});
     }
   }
@@ -94,12 +95,12 @@ std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p)
 
 std::vector<std::string> keep_released(Space& space, const std::vector<Framework>& frameworks) {
   std::vector<std::string> left_out;
-  const JsonValue* runtime = space.plan.given("runtime");
+  const JsonValue* runtime = given_in(space.plan, &Plan::runtime);
   const bool own =
       runtime != nullptr && std::ranges::any_of(space.runtimes, [&](const RuntimeTraits& traits) {
         return traits.name == runtime->text && traits.own_executor;
       });
-  if (own || !is_open(space, "schedule")) return left_out;
+  if (own || !is_open(space, &Plan::schedule)) return left_out;
   space.frameworks = frameworks;
   for (const ScheduleInfo& info : schedule_table()) {
     if (is_usual(info) && !is_kept(space, info.name)) left_out.emplace_back(info.name);
@@ -109,11 +110,11 @@ std::vector<std::string> keep_released(Space& space, const std::vector<Framework
 
 Result<> use_framework(Space& space, const Framework& framework) {
   space.frameworks = {framework};
-  if (!is_open(space, "runtime")) return {};
+  if (!is_open(space, &Plan::runtime)) return {};
   Result<RuntimeTraits> runtime = read_runtime(framework.runtimes.front(), space.base.path);
   if (!runtime) return runtime.error();
-  member_of(space.plan, "runtime") = text_value(runtime.value().name);
-  space.base.given.emplace_back("runtime");
+  member_of(space.plan, &Plan::runtime) = text_value(runtime.value().name);
+  space.base.given.emplace_back(key_of(&Plan::runtime));
   space.runtimes.push_back(std::move(runtime).value());
   return {};
 }
@@ -127,7 +128,7 @@ constexpr std::int64_t kLeastTokens = 1024;
 std::vector<JsonValue> usual_contexts(const Space& space, std::int64_t ranks) {
   std::int64_t longest = 0;
   for (const JsonValue& length :
-       values_of(space, "sequence_length", {integer_value(space.base.model.max_positions)})) {
+       values_of(space, &Plan::sequence_length, {integer_value(space.base.model.max_positions)})) {
     longest = std::max(longest, length.integer);
   }
   std::vector<JsonValue> found = divisors(ranks);
@@ -141,26 +142,28 @@ std::vector<JsonValue> usual_contexts(const Space& space, std::int64_t ranks) {
 
 std::string fixed_sizes(const Space& space) {
   std::string text;
-  for (const char* key :
-       {"tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel"}) {
-    const JsonValue* size = space.plan.given(key);
+  for (const auto key : {&Plan::tensor_parallel, &Plan::pipeline_parallel, &Plan::context_parallel,
+                         &Plan::data_parallel}) {
+    const JsonValue* size = given_in(space.plan, key);
     if (size == nullptr) continue;
-    text += (text.empty() ? "" : ", ") + std::string(key) + " " + std::to_string(size->integer);
+    text +=
+        (text.empty() ? "" : ", ") + std::string(key_of(key)) + " " + std::to_string(size->integer);
   }
   return text;
 }
 
 std::vector<MeshSize> meshes(const Space& space) {
   const std::int64_t gpus = gpus_of(space);
-  const std::vector<JsonValue> data = values_of(space, "data_parallel", {});
+  const std::vector<JsonValue> data = values_of(space, &Plan::data_parallel, {});
   std::vector<MeshSize> found;
-  for (const JsonValue& t : values_of(space, "tensor_parallel", divisors(gpus))) {
+  for (const JsonValue& t : values_of(space, &Plan::tensor_parallel, divisors(gpus))) {
     if (gpus % t.integer != 0 || space.base.model.heads % t.integer != 0) continue;
-    for (const JsonValue& p : values_of(space, "pipeline_parallel", divisors(gpus / t.integer))) {
+    for (const JsonValue& p :
+         values_of(space, &Plan::pipeline_parallel, divisors(gpus / t.integer))) {
       const std::int64_t inner = t.integer * p.integer;
       if (gpus % inner != 0 || p.integer > space.base.model.layers + 2) continue;
       for (const JsonValue& c :
-           values_of(space, "context_parallel", usual_contexts(space, gpus / inner))) {
+           values_of(space, &Plan::context_parallel, usual_contexts(space, gpus / inner))) {
         if (gpus % (inner * c.integer) != 0) continue;
         const std::int64_t d = gpus / (inner * c.integer);
         const auto is_d = [&](const JsonValue& value) { return value.integer == d; };
@@ -181,8 +184,9 @@ std::vector<JsonValue> expert_cuts(const MeshSize& mesh) {
 }
 // Experts that lie whole on every rank send no tokens, by whichever dispatcher.
 bool sends_nothing_twice(const Space& space, const JsonValue& plan) {
-  const JsonValue *ranks = plan.given("expert_parallel"), *dispatch = plan.given("expert_dispatch");
-  return space.base.model.experts.count > 0 && is_open(space, "expert_dispatch") &&
+  const JsonValue *ranks = given_in(plan, &Plan::expert_parallel),
+                  *dispatch = given_in(plan, &Plan::expert_dispatch);
+  return space.base.model.experts.count > 0 && is_open(space, &Plan::expert_dispatch) &&
          ranks != nullptr && ranks->integer == 1 && dispatch != nullptr &&
          dispatch->text != "all_to_all";
 }
@@ -190,9 +194,11 @@ bool sends_nothing_twice(const Space& space, const JsonValue& plan) {
 // Calls visit(assignment of the lists that no loop below owns), one per combination.
 template <class Visit>
 void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
-  constexpr std::array<std::string_view, 10> kOwn{
-      "tensor_parallel", "pipeline_parallel", "context_parallel",  "data_parallel", "schedule",
-      "virtual_stages",  "zero_stage",        "sequence_parallel", "micro_batch",   "recompute"};
+  static const std::array kOwn{key_of(&Plan::tensor_parallel),  key_of(&Plan::pipeline_parallel),
+                               key_of(&Plan::context_parallel), key_of(&Plan::data_parallel),
+                               key_of(&Plan::schedule),         key_of(&Plan::virtual_stages),
+                               key_of(&Plan::zero_stage),       key_of(&Plan::sequence_parallel),
+                               key_of(&Plan::micro_batch),      key_of(&Plan::recompute)};
   std::vector<const SpaceKey*> extra;
   for (const SpaceKey& list : space.lists) {
     if (std::ranges::find(kOwn, list.key) == kOwn.end()) extra.push_back(&list);
@@ -201,9 +207,11 @@ void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
   // tokens sent copy by copy or once to each rank and node (an all-gather sends more, unless more
   // experts are chosen than there are ranks); the reader refuses what a mesh cannot hold.
   const std::array experts{
-      SpaceKey{"expert_parallel", divisors(space.base.model.experts.count)},
-      SpaceKey{"expert_tensor_parallel", expert_cuts(mesh)},
-      SpaceKey{"expert_dispatch", {text_value("all_to_all"), text_value("deduplicated")}}};
+      SpaceKey{std::string(key_of(&Plan::expert_parallel)),
+               divisors(space.base.model.experts.count)},
+      SpaceKey{std::string(key_of(&Plan::expert_tensor_parallel)), expert_cuts(mesh)},
+      SpaceKey{std::string(key_of(&Plan::expert_dispatch)),
+               {text_value("all_to_all"), text_value("deduplicated")}}};
   for (const SpaceKey& key : experts) {
     if (space.base.model.experts.count > 0 && is_open(space, key.key)) extra.push_back(&key);
   }
@@ -228,31 +236,31 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
   const std::int64_t replicas = gpus / (std::int64_t{mesh.tensor} * mesh.pipeline);
   std::vector<JsonValue> stages;
   for (std::int64_t z = 0; z <= 3; ++z) stages.push_back(integer_value(z));
-  stages = values_of(space, "zero_stage", std::move(stages));
-  if (replicas == 1 && is_open(space, "zero_stage")) stages = {integer_value(0)};
+  stages = values_of(space, &Plan::zero_stage, std::move(stages));
+  if (replicas == 1 && is_open(space, &Plan::zero_stage)) stages = {integer_value(0)};
   std::vector<JsonValue> sequence =
-      values_of(space, "sequence_parallel", {flag_value(false), flag_value(true)});
-  if (mesh.tensor == 1 && is_open(space, "sequence_parallel")) sequence = {flag_value(false)};
+      values_of(space, &Plan::sequence_parallel, {flag_value(false), flag_value(true)});
+  if (mesh.tensor == 1 && is_open(space, &Plan::sequence_parallel)) sequence = {flag_value(false)};
   const std::vector<ScheduleChoice> schedules = schedule_choices(space, mesh.pipeline);
 
   std::vector<PlanFamily> found;
   std::int32_t kind = -1;
   each_extra(space, mesh, [&](JsonValue plan) {
-    member_of(plan, "tensor_parallel") = integer_value(mesh.tensor);
-    member_of(plan, "pipeline_parallel") = integer_value(mesh.pipeline);
-    member_of(plan, "context_parallel") = integer_value(mesh.context);
-    member_of(plan, "data_parallel") =
+    member_of(plan, &Plan::tensor_parallel) = integer_value(mesh.tensor);
+    member_of(plan, &Plan::pipeline_parallel) = integer_value(mesh.pipeline);
+    member_of(plan, &Plan::context_parallel) = integer_value(mesh.context);
+    member_of(plan, &Plan::data_parallel) =
         integer_value(gpus / (std::int64_t{mesh.tensor} * mesh.pipeline * mesh.context));
-    member_of(plan, "micro_batch") = {};
-    if (!has_parts(space)) member_of(plan, "recompute") = {};
+    member_of(plan, &Plan::micro_batch) = {};
+    if (!has_parts(space)) member_of(plan, &Plan::recompute) = {};
     for (const JsonValue& parallel : sequence) {
-      member_of(plan, "sequence_parallel") = parallel;
+      member_of(plan, &Plan::sequence_parallel) = parallel;
       std::array<std::int32_t, 2> kinds{-1, -1};  // whole parameters, units of shards
       for (const JsonValue& stage : stages) {
-        member_of(plan, "zero_stage") = stage;
+        member_of(plan, &Plan::zero_stage) = stage;
         for (const ScheduleChoice& choice : schedules) {
-          member_of(plan, "schedule") = choice.name;
-          member_of(plan, "virtual_stages") = choice.chunks;
+          member_of(plan, &Plan::schedule) = choice.name;
+          member_of(plan, &Plan::virtual_stages) = choice.chunks;
           JsonReport report(space.base.path);
           std::vector<std::string> warnings;
           const PlanContext context{.model = &space.base.model,
@@ -294,17 +302,17 @@ std::vector<std::string> framework_runtimes(const Space& space) {
 
 std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& family) {
   std::vector<std::int32_t> possible = micro_batch_candidates(family);
-  if (is_open(space, "micro_batch")) {
+  if (is_open(space, &Plan::micro_batch)) {
     std::vector<JsonValue> usual;
     for (const std::int32_t b : possible) usual.push_back(integer_value(b));
     possible.clear();
-    for (const JsonValue& b : values_of(space, "micro_batch", std::move(usual))) {
+    for (const JsonValue& b : values_of(space, &Plan::micro_batch, std::move(usual))) {
       possible.push_back(static_cast<std::int32_t>(b.integer));
     }
     return possible;
   }
   std::vector<std::int32_t> asked;
-  for (const JsonValue& value : values_of(space, "micro_batch", {})) {
+  for (const JsonValue& value : values_of(space, &Plan::micro_batch, {})) {
     if (value.is(JsonKind::String)) return possible;  // "auto"
     const auto b = static_cast<std::int32_t>(value.integer);
     if (std::ranges::find(possible, b) != possible.end()) asked.push_back(b);
@@ -318,7 +326,7 @@ std::vector<Recompute> recomputes_of(const Space& space, const Plan& family) {
   if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
   std::vector<Recompute> found;
   Plan plan = family;
-  for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
+  for (const JsonValue& value : values_of(space, &Plan::recompute, std::move(usual))) {
     plan.recompute = recompute_of(value, family);
     const bool fits = !value.is(JsonKind::Array) || unfit_parts(space.base.model, plan).empty();
     if (fits) found.push_back(plan.recompute);

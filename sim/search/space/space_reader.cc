@@ -10,6 +10,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/scenario/reader/plan_reader.h"
@@ -18,6 +19,11 @@
 
 namespace rehearse::sim {
 namespace {
+
+// As messages have it.
+std::string path_in_file(const PlanField& key) {
+  return "plan." + path_of(key);
+}
 
 // A list, or {"min": a, "max": b} for a number: what `search` alone takes.
 bool is_range(const JsonValue& value, const KeySpec& spec) {
@@ -51,10 +57,7 @@ class SpaceReader {
     space_.plan = plan;
     read_runtimes();
     if (!report_.ok()) return report_.error();
-    const bool open_batch = plan.given("global_batch") == nullptr &&
-                            std::ranges::none_of(space_.lists, [](const SpaceKey& list) {
-                              return list.key == "global_batch";
-                            });
+    const bool open_batch = is_open(space_, &Plan::global_batch);
     plan = {};
     Result<Scenario> base = parse_scenario(to_json_text(root_), path_, root_.line, rest);
     if (!base) return base.error();
@@ -78,7 +81,7 @@ class SpaceReader {
     // Plans are compared at one global batch, so its default must not depend on them.
     if (open_batch) {
       const std::int64_t samples = space_.gpus ? *space_.gpus : space_.base.cluster.gpus_per_node;
-      member_of(space_.plan, "global_batch") = integer_value(samples);
+      member_of(space_.plan, &Plan::global_batch) = integer_value(samples);
       space_.base.warnings.push_back("plan.global_batch is left out: every plan is given " +
                                      std::to_string(samples) + ", one sample per GPU");
     }
@@ -154,36 +157,37 @@ class SpaceReader {
     const auto read = [&](const std::string& name, std::int32_t line) -> const std::string& {
       Result<RuntimeTraits> made = read_runtime(name, path_);
       if (!made) {
-        report_.fail(line, "plan.runtime", made.error().message);
+        report_.fail(line, path_in_file(&Plan::runtime), made.error().message);
         return name;
       }
       return space_.runtimes.emplace_back(std::move(made).value()).name;
     };
     space_.runtime = read(space_.runtime, 0);
     for (JsonMember& member : space_.plan.members) {
-      if (member.key != "runtime" || member.value.is(JsonKind::Null)) continue;
+      if (member.key != key_of(&Plan::runtime) || member.value.is(JsonKind::Null)) continue;
       member.value.text = read(member.value.text, member.line);
     }
     for (SpaceKey& list : space_.lists) {
-      if (list.key != "runtime") continue;
+      if (list.key != key_of(&Plan::runtime)) continue;
       for (JsonValue& value : list.values) value.text = read(value.text, value.line);
     }
   }
 
   // Every value of expert_routing is legal for the model; what runs wrote is read once.
   void read_routings() {
-    constexpr std::string_view kKey = "expert_routing";
+    const std::string_view key = key_of(&Plan::expert_routing);
     const auto read = [&](const JsonValue& value) {
       Plan plan;
       const Result<> good =
           read_expert_routing(value, {.from = path_, .model = &space_.base.model}, plan);
-      if (!good) return report_.fail(value.line, "plan.expert_routing", good.error().message);
+      if (!good)
+        return report_.fail(value.line, path_in_file(&Plan::expert_routing), good.error().message);
       if (plan.expert_routing != ExpertRouting::Measured) return;
       space_.routings.push_back(std::move(plan.expert_measured));
     };
-    if (const JsonValue* value = space_.plan.given(kKey)) read(*value);
+    if (const JsonValue* value = space_.plan.given(key)) read(*value);
     for (const SpaceKey& list : space_.lists) {
-      if (list.key == kKey) std::ranges::for_each(list.values, read);
+      if (list.key == key) std::ranges::for_each(list.values, read);
     }
   }
 
@@ -198,7 +202,8 @@ class SpaceReader {
 
   void take_lists(JsonValue& plan) {
     for (JsonMember& member : plan.members) {
-      if (member.key == "schedule" && refused_file(member.value, "plan.schedule")) return;
+      const bool names_order = member.key == key_of(&Plan::schedule);
+      if (names_order && refused_file(member.value, path_in_file(&Plan::schedule))) return;
       const KeySpec* spec = find_key(plan_key_table(), member.key);
       if (spec == nullptr || !spec->searchable) continue;
       const std::string key = "plan." + member.key;
@@ -223,9 +228,9 @@ class SpaceReader {
         return report_.fail(item.line, at, "must be a value");
       }
       check_key(item, spec, at, report_);
-      if (member.key == "schedule" && item.is(JsonKind::String) && refused_file(item, at)) return;
-      if (member.key == "schedule" && item.is(JsonKind::String) &&
-          find_schedule(item.text) == nullptr) {
+      if (!item.is(JsonKind::String) || member.key != key_of(&Plan::schedule)) continue;
+      if (refused_file(item, at)) return;
+      if (find_schedule(item.text) == nullptr) {
         report_.fail(item.line, at, unknown_schedule(item.text, json_excerpt(item.text)));
       }
     }

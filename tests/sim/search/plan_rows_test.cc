@@ -58,6 +58,9 @@ TEST(PlanRows, AMadeUpKeyIsFoundWhereverAKeyMustBe) {
   take_plain_keys(json(R"({"lookahead": 3})"), plan, rows);
   EXPECT_EQ(plan.extra_warmup, 3);
   EXPECT_NE(plan_json(plan, 0, rows).find(R"("lookahead": 3)"), std::string::npos);
+  ASSERT_NE(given_in(json(R"({"lookahead": 3})"), rows.back()), nullptr);
+  EXPECT_EQ(given_in(json(R"({"lookahead": 3})"), rows.back())->integer, 3);
+  EXPECT_EQ(path_of(rows.back()), "lookahead");
   // Noted where it changes nothing.
   const std::vector<IdleKey> idle = keys_without_effect(json(R"({"lookahead": 3})"), plan, rows);
   ASSERT_EQ(idle.size(), 1u);
@@ -102,6 +105,38 @@ TEST(PlanRows, EveryKeyOfTheTableIsOneRow) {
   EXPECT_EQ(find_plan_row("overlap.no_such_key"), nullptr);
 }
 
+// Code names keys by their fields; a row says the word.
+TEST(PlanRows, AFieldIsOneKeys) {
+  for (const auto rows : {plan_rows(), overlap_rows()}) {
+    for (const PlanRow& row : rows) {
+      if (row.field.index() == 0) continue;
+      EXPECT_EQ(&plan_row(row.field), &row) << row.key.name;
+      EXPECT_EQ(find_plan_row(path_of(row.field)), &row) << path_of(row.field);
+    }
+  }
+  EXPECT_EQ(key_of(&Plan::zero_stage), "zero_stage");
+  EXPECT_EQ(key_of(&Plan::overlap_pipeline), "pipeline");
+  EXPECT_EQ(path_of(&Plan::overlap_pipeline), "overlap.pipeline");
+  const JsonValue plan = json(R"({"zero_stage": null, "overlap": {"pipeline": true}})");
+  EXPECT_EQ(given_in(plan, &Plan::zero_stage), nullptr);
+  EXPECT_EQ(given_in(plan, &Plan::overlap_gradient_reduce), nullptr);
+  ASSERT_NE(given_in(plan, &Plan::overlap_pipeline), nullptr);
+  EXPECT_TRUE(given_in(plan, &Plan::overlap_pipeline)->boolean);
+}
+
+// A value that is none of the field's kind is for a step of the reader.
+TEST(PlanRows, OnlyPlainValuesGoInAsTheyStand) {
+  Plan plan;
+  take_plain_keys(json(R"({"micro_batch": "auto", "expert_routing": 1.3, "stage_layers": [1, 2],
+                           "schedule": "gpipe", "memory_limit": 2})"),
+                  plan);
+  EXPECT_EQ(plan.micro_batch, 1);
+  EXPECT_EQ(plan.expert_routing, ExpertRouting::Uniform);
+  EXPECT_TRUE(plan.stage_layers.empty());
+  EXPECT_EQ(plan.schedule, "gpipe");
+  EXPECT_EQ(plan.memory_limit, 2);
+}
+
 // What a report prints of a plan's fields is what the reader takes.
 TEST(PlanRows, WhatIsPrintedIsWhatIsRead) {
   Plan plan;
@@ -114,6 +149,10 @@ TEST(PlanRows, WhatIsPrintedIsWhatIsRead) {
   plan.expert_dispatch = ExpertDispatch::Deduplicated;
   plan.data_parallel_algorithm = DataParallelAlgorithm::ParameterServer;
   plan.global_batch = std::int64_t{1} << 33;
+  plan.schedule = "interleaved_1f1b";
+  plan.shard_group = 4;
+  plan.attention_kernel = AttentionKernel::Flash3;
+  plan.expert_capacity = 1.5;
   Plan read;
   take_plain_keys(json(plan_json(plan, 0)), read);
   for (const PlanRow& row : plan_rows()) {
