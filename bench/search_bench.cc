@@ -29,7 +29,7 @@ namespace {
 using namespace rehearse;
 using namespace rehearse::sim;
 
-// Of this process, so that a busy machine does not count.
+// This process's time, so that a busy machine does not count.
 double cpu_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }

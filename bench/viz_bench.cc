@@ -23,7 +23,7 @@
 namespace rehearse::viz {
 namespace {
 
-// Of this thread: what a frame costs, however busy the machine is.
+// This thread's time: what a frame costs, however busy the machine is.
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

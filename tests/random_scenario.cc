@@ -302,7 +302,7 @@ constexpr std::array kKeys{
               const bool may = d.to.variation.empty() && d.to.number("zero_stage", 0) == 0;
               return may ? json_quoted("parameter_server") : "";
             }},
-    // Of models with experts.
+    // Keys of models with experts.
     KeyDraw{"expert_parallel", 70,
             [](Draw& d) {
               return d.experts() ? d.number({1, 2, 2, 4, 8}) : "";

@@ -8,6 +8,7 @@
 
 #include "schedules/base/counted.h"
 #include "schedules/base/json_document.h"
+#include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
@@ -59,20 +60,6 @@ std::string memory(const sim::FoundPlan& plan) {
   for (const Share& part : parts) {
     if (part.bytes * 200 < plan.peak_device) continue;  // below half a per cent
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", part.name, gb(part.bytes));
-  }
-  return text;
-}
-
-std::string layout(const Plan& p) {
-  std::string text = fmt::format("tensor {}, pipeline {}", p.tensor_parallel, p.pipeline_parallel);
-  if (p.context_parallel > 1) text += fmt::format(", context {}", p.context_parallel);
-  if (p.expert_parallel > 1) text += fmt::format(", expert {}", p.expert_parallel);
-  text += fmt::format(", data {}", p.data_parallel);
-  if (p.zero_stage > 0) text += fmt::format("; ZeRO-{}", p.zero_stage);
-  if (p.sequence_parallel && p.tensor_parallel > 1) text += "; sequence parallel";
-  if (p.pipeline_parallel > 1) {
-    text += "; schedule " + p.schedule;
-    if (p.virtual_stages > 1) text += fmt::format(" x{}", p.virtual_stages);
   }
   return text;
 }
@@ -238,7 +225,7 @@ std::string answer_text(const PlanAnswer& a) {
     for (const Way& way : a.ways) {
       text +=
           fmt::format("would fit {}: {} on the fullest GPU, {} a step ({})\n", way.what,
-                      gb(way.plan.peak_device), seconds(way.plan.step_s), layout(way.plan.plan));
+                      gb(way.plan.peak_device), seconds(way.plan.step_s), plan_line(way.plan.plan));
     }
     return text;
   }
@@ -252,8 +239,8 @@ std::string answer_text(const PlanAnswer& a) {
     text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
                         name_of(best.plan.precision.compute));
   }
-  text += "\nlayout    " + layout(best.plan) + "\nbatch     " + batch(best.plan) + "\nmemory    " +
-          memory(best) + "\ntime      " + where(best) + "\n";
+  text += "\nlayout    " + plan_line(best.plan) + "\nbatch     " + batch(best.plan) +
+          "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
   if (a.experts) {
     const std::string said = sim::expert_advice_text(*a.experts, best);

@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/plan_line.h"
 #include "sim/cluster/cluster.h"
 #include "sim/search/report/saved_plan.h"
 #include "sim/search/report/search_report.h"
@@ -69,7 +70,7 @@ class ProgressLine {
       char step[32];
       std::snprintf(step, sizeof step, "%.3f s", progress.best->step_s);
       text += ", " + std::to_string(progress.confirmed) + " simulated, best " + step + " (" +
-              sim::layout_text(progress.best->plan) + ")";
+              plan_line(progress.best->plan) + ")";
     }
     std::fprintf(stderr, "\r\033[K%.110s", text.c_str());
     std::fflush(stderr);
@@ -95,7 +96,7 @@ int save_plans(const Options& options, const sim::Space& space, const sim::Searc
                : std::filesystem::path(space.base.cluster.path).stem().string() + "-" +
                      std::to_string(one.gpus) + "-plan-";
     const std::string path = options.save + "/" + prefix + rank + ".json";
-    const std::string name = space.base.name + ": " + sim::layout_text(found.plan);
+    const std::string name = space.base.name + ": " + plan_line(found.plan);
     const int code = write_file(path, sim::scenario_text(space, found, name));
     if (code != kDone) return code;
   }

@@ -31,12 +31,6 @@ viz::Summary summary_of(const Trace& trace) {
   return viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
 }
 
-std::string layout_text(const Plan& plan) {
-  return fmt::format("{}; {}, {} of {} x {} tokens", sim::layout_of(plan), plan.schedule,
-                     counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
-                     plan.sequence_length);
-}
-
 // "this machine's CPU (avx2, 4 processes of 1 thread)", "an NVIDIA H100 (CUDA 13.0, ...)".
 std::string machine_text(const Measurement& m) {
   if (m.backend == "cuda") return m.device;
@@ -244,7 +238,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace, const Pri
   text += fmt::format("  {} parameters on {} of {}, {}\n  {}\n",
                       with_commas(static_cast<double>(total_parameters(scenario.model))),
                       counted(plan.gpus(), "rank"), machine_text(m), plan.precision.name,
-                      layout_text(plan));
+                      sim::step_line(plan));
   text += sim::order_line(plan, {}) + '\n';
   text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm",
                       "lr", "time", "tokens/s");

@@ -146,7 +146,7 @@ class ByTime {
     descend(1, 0, leaves_, static_cast<std::size_t>(from - begins_.begin()),
             static_cast<std::size_t>(to - begins_.begin()), within, above);
   }
-  // Of the node, which stands for `size` times from `first` on: those of [low, end).
+  // Visits the times of [low, end) below the node, which stands for `size` times from `first` on.
   template <class Within, class Above>
   void descend(std::size_t node, std::size_t first, std::size_t size, std::size_t low,
                std::size_t end, Within& within, Above& above) {

@@ -20,7 +20,7 @@ bool is_whole(const Layout& layout, const ModelPart& part) {
   return part.cut == Cut::None || (part.of_own_heads && layout.key_value_replicas() > 1);
 }
 
-// Of all its copies that the rank has.
+// Elements of the part, with all of its copies, that the rank has.
 std::int64_t elements_of_rank(const Layout& layout, const ModelPart& part) {
   const std::int64_t copies = part.expert ? layout.shape.experts.per_rank : 1;
   const std::int64_t t = ranks_of(layout, part);

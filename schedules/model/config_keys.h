@@ -27,8 +27,8 @@ struct ConfigKey {
   std::string_view runs{};
   std::string_view example{};  // Priced, Refused: a value beyond `runs`, as JSON
   std::string_view about{};    // Priced: what `simulate` prices instead ("": what the key says)
-  // Of a key that transformers does not know in the dialect: values that need no word, since they
-  // are what it computes anyway. "": nothing is said of what `run` performs.
+  // Values of a key that transformers does not know in the dialect, which need no word, since it
+  // computes them anyway. "": nothing is said of what `run` performs.
   std::string_view quiet{};
 };
 

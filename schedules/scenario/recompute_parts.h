@@ -28,7 +28,7 @@ Recompute recompute_of(const JsonValue& value, const Plan& plan);
 // and tables alike: "norm + latent_up".
 std::string recompute_json(const Plan& plan);
 std::string recompute_text(const Plan& plan);
-// Of a sentence: "nothing is", "norm + latent_up are".
+// Subject and verb of a sentence: "nothing is", "norm + latent_up are".
 std::string recomputed_text(const Plan& plan);
 
 }  // namespace rehearse

@@ -44,7 +44,7 @@ struct Scenario {
   std::vector<Unperformed> unperformed;
   std::vector<std::string> model_notes;
   std::vector<std::string> run_notes;  // of the plan, what `run` does otherwise
-  // Of the plan: the default that was taken for a key where another key decides about it.
+  // Says which default a key of the plan was given, where another key decides about it.
   std::vector<std::string> plan_notes;
   // For the report of a prediction: what was priced instead of what the files say, plan_notes and
   // model_notes.

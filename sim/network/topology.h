@@ -47,7 +47,7 @@ struct LinkUse {
   LinkKind kind{};
   double ring = 0;      // [s per byte that one member sends around the ring]
   double pairwise = 0;  // [s per byte of one member's whole buffer in an all-to-all]
-  // Of a path: what of it the row's own ranks ask for. The other rows of its position (replicas
+  // The share of a path that the row's own ranks ask for. The other rows of its position (replicas
   // that differ) ask for the rest, at about the same time.
   double part = 1;
 };

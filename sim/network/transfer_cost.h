@@ -13,8 +13,8 @@ namespace rehearse::sim {
 
 struct TransferCost {
   Nanoseconds time{};  // from both ends ready to the data's arrival, alone
-  // Of `time`: compute waits though nothing of this transfer travels, where it is blocking
-  // (runtime keys blocking_transfer_us, serial_transfers).
+  // The part of `time` in which compute waits though nothing of this transfer travels, where it is
+  // blocking (runtime keys blocking_transfer_us, serial_transfers).
   Nanoseconds waits{};
   CostLevel level = CostLevel::Formula;
   LinkKind link = LinkKind::Port;

@@ -96,7 +96,7 @@ struct Prediction {
   double wall_s = 0, instead_wall_s = 0;
   std::string variation_note;  // sim/predict/variation.h; empty: all GPUs are as described
   std::string overlap_note;    // sim/report/overlap_note.h; filled by the caller
-  // Of micro_batches, where a change of the plan changed the choice; filled by the caller, too.
+  // Where a change of the plan changed the choice among micro_batches; filled by the caller, too.
   std::string micro_batch_note;
   std::string dropped_note;  // of tokens that experts drop; empty: none that even routing brings
   std::string network_note;  // of a NIC that nobody has benchmarked; empty: nothing uses one
@@ -106,7 +106,7 @@ struct Prediction {
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 
-  // Of the schedule as it was lowered: what a run of the same plan has.
+  // The hash of the schedule as it was lowered, which a run of the same plan has.
   std::string schedule_hash() const {
     return lowered_hash.empty() ? content_hash(schedule) : lowered_hash;
   }

@@ -16,7 +16,7 @@ std::string op_word(const Traffic& traffic);
 // take turns. Empty: the row took as long as it takes alone.
 std::string busiest_word(const CommunicationRow& row, const Prediction& prediction,
                          const Cluster& cluster);
-// Of a parameter server: what of its exchanges is in the step and what is not. Empty: it has none.
+// What of a parameter server's exchanges is in the step and what is not. Empty: there is none.
 std::string server_note(const Plan& plan);
 
 }  // namespace rehearse::sim

@@ -37,7 +37,7 @@ std::string nearest_text(const NearestPlan& nearest, std::int64_t capacity) {
                      host, seconds(nearest.step_s), flags(nearest));
 }
 
-// Of the rows with their peak before step 0 the fullest; end: there is none.
+// The fullest of the rows that have their peak before step 0; end: there is none.
 std::vector<RankMemory>::const_iterator fullest_at_building(const MemoryReport& memory) {
   auto worst = memory.ranks.end();
   for (auto rank = memory.ranks.begin(); rank != memory.ranks.end(); ++rank) {

@@ -16,7 +16,7 @@ std::string report_text(const Prediction& prediction, const Scenario& scenario,
                         const Cluster& cluster);
 // Bytes that a parameter's gradient is held in: the plan's, but our executor sums in fp32 alone.
 std::int32_t gradient_bytes(const Plan& plan);
-// Its sizes on one line: "tp 2 pp 2 (x2 virtual) cp 2 ep 4 dp 4, ZeRO-1, sequence parallel".
-std::string layout_of(const Plan& plan);
+// The plan and its batch on one line: "tp 2 pp 2 dp 4, ...; 8 micro-batches of 1 x 2048 tokens".
+std::string step_line(const Plan& plan);
 
 }  // namespace rehearse::sim

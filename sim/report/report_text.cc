@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "schedules/base/counted.h"
+#include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "schedules/trace/cause_words.h"
 #include "sim/report/communication_text.h"
 #include "sim/report/fit_text.h"
@@ -46,7 +46,7 @@ std::string bytes_of_parameter(const Prediction& p) {
   std::string text = fmt::format(
       "  per parameter: {} bytes + {} of gradient{} + {} of optimizer", bytes.parameters, gradient,
       bytes.parameters < 4 && gradient == 4 ? " (summed in fp32)" : "", bytes.optimizer);
-  if (plan.optimizer != Optimizer::AdamW) {
+  if (plan.optimizer != Plan{}.optimizer) {
     text += " as AdamW; " + std::string(name_of(plan.optimizer)) + " has less";
   } else if (own_master) {
     text += plan.holds_shards() ? " (moments; the fp32 shard is the master copy)" : " (moments)";
@@ -138,21 +138,10 @@ std::int32_t gradient_bytes(const Plan& plan) {
   return plan.runtime.own_executor ? 4 : plan.precision.gradients;
 }
 
-std::string layout_of(const Plan& plan) {
-  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
-  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
-  if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
-  text += expert_sizes(plan) + fmt::format(" dp {}", plan.data_parallel);
-  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
-  if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
-  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
-  if (plan.recompute.any()) {
-    text += ", " + recompute_text(plan) + " recompute";
-  }
-  if (plan.overlap_expert_parallel == ExpertOverlap::Pair) {
-    text += ", forwards beside backwards";
-  }
-  return text;
+std::string step_line(const Plan& plan) {
+  return fmt::format("{}; {} of {} x {} tokens", plan_line(plan),
+                     counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
+                     plan.sequence_length);
 }
 
 std::string report_text(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
@@ -163,9 +152,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += fmt::format("  {} parameters on {} x {} ({})\n",
                       with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
                       cluster.name.empty() ? cluster.id : cluster.name);
-  text += fmt::format("  {}; {}, {} of {} x {} tokens\n", layout_of(plan), plan.schedule,
-                      counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
-                      plan.sequence_length);
+  text += "  " + step_line(plan) + "\n";
   text += order_line(p.plan, p.choice) + "\n";
   text += misfit_text(p);
   text += fmt::format("step time       {:>12}   ({} tokens/s, {} per GPU)\n", seconds(p.step_s),

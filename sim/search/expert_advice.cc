@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "schedules/scenario/mesh.h"
+#include "schedules/scenario/plan_line.h"
 #include "sim/search/report/search_report.h"
 
 namespace rehearse::sim {
@@ -108,12 +109,12 @@ std::string expert_advice_text(const ExpertAdvice& advice, const FoundPlan& best
     return text + fmt::format(
                       "the fastest plan found where they {} takes {} ({}): crossing nodes "
                       "makes no difference\n",
-                      there, as_long, layout_text(advice.other->plan));
+                      there, as_long, plan_line(advice.other->plan));
   }
   return text + fmt::format(
                     "the fastest plan found where they {} takes {:.1f} % longer ({}): "
                     "crossing nodes {}\n",
-                    there, 100 * longer, layout_text(advice.other->plan),
+                    there, 100 * longer, plan_line(advice.other->plan),
                     advice.crosses ? "pays" : "does not pay");
 }
 

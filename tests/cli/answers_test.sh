@@ -119,7 +119,7 @@ refused 2 "is a schedule, not a scenario: rehearse check" simulate "$work/order.
 says " J per step" simulate "$scenario"
 says " kJ per step" simulate 3d-8-gpus
 says "2 micro-batches of 1 x" simulate "$scenario"
-says "; none, 1 micro-batch of" simulate dp-ddp
+says "; 1 micro-batch of" simulate dp-ddp
 says_not "DOES NOT FIT" simulate dp-ddp
 says "communication: none, one GPU does it all" simulate scenarios/memory-bf16.json
 "$rehearse" simulate dp-ddp --set plan.micro_batch=64 --set plan.global_batch=512 >"$work/out" ||

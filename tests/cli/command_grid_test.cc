@@ -16,9 +16,11 @@
 #include "cli/plan/plan_answer.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "sim/predict/predict.h"
+#include "sim/report/report.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
 #include "sim/search/report/search_report.h"
@@ -206,8 +208,11 @@ class Grid {
     if (p.plan.pipeline_parallel == 1) said.schedule = simulated.schedule = "none";
     expect(Ask::Words, plan_json(said, -1) == plan_json(simulated, -1),
            plan_json(simulated, -1) + "\n" + plan_json(said, -1));
-    expect(Ask::Words, layout_text(said) == layout_text(simulated),
-           layout_text(simulated) + "\n" + layout_text(said));
+    expect(Ask::Words, plan_line(said) == plan_line(simulated),
+           plan_line(simulated) + "\n" + plan_line(said));
+    const std::string report = report_text(p, of.scenario, of.cluster);
+    expect(Ask::Words, report.find("\n  " + plan_line(p.plan) + "; ") != std::string::npos,
+           plan_line(p.plan) + "\n" + report);
     csv(of, result);
     answer(of, result);
   }
@@ -271,6 +276,8 @@ class Grid {
                                                .fastest_s = best.step_s,
                                                .capacity = best.capacity,
                                                .considered = result.plans});
+    expect(Ask::Words, line_of(text, "layout    ") == plan_line(plan),
+           plan_line(plan) + "\n" + text);
     const bool nothing = recompute_text(plan) == "none";
     expect(Ask::Answer, (text.find("nothing is recomputed") != std::string::npos) == nothing,
            recompute_text(plan) + "\n" + text);
@@ -344,7 +351,7 @@ TEST(CommandGrid, TheProgramSaysTheSame) {
   for (std::uint64_t seed = 5000; asked < wanted; ++seed) {
     const RandomScenario of = random_scenario(seed, {.open = false});
     if (of.text.model.starts_with('{') || !of.text.variation.empty())
-      continue;                                    // not plan's to say
+      continue;  // not plan's to say
     ++asked;
     const Plan& plan = of.scenario.plan;
     const ScenarioText one = with_one_plan(of, plan);

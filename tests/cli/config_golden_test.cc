@@ -294,7 +294,7 @@ class ConfigGolden : public testing::Test {
     ++equal_;
   }
 
-  // Of the cases that are named, or of all.
+  // Checks the cases that are named, or all.
   void expect_goldens(const std::string& file, const std::vector<GoldenLayout>& in,
                       const std::vector<std::string>& named = {}) {
     const Json golden = Json::parse(text_of("tests/data/configs/" + file));

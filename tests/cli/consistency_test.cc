@@ -72,7 +72,7 @@ class Consistency : public testing::TestWithParam<std::string> {
     return group == "tp" || group == "cp" || group == "ep" || group == "etp" || group == "ep_etp";
   }
 
-  // Of the row that carries most: of one (group, kind) all that carry any at all carry in
+  // The row that carries most: of one (group, kind) all that carry any at all carry in
   // proportion to what they do in time, and so does the report choose.
   template <class Each>
   static Carriage most_of_rows(std::int32_t rows, Each each) {

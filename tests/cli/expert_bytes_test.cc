@@ -60,7 +60,7 @@ class ExpertBytes : public testing::Test {
   fs::path folder_;
 };
 
-// Of one row: what its ops' bodies send.
+// What the bodies of one row's ops send.
 Sent sent_by(const Trace& trace, std::int32_t row) {
   Sent sent;
   const auto r = static_cast<std::size_t>(row);

@@ -42,7 +42,7 @@ struct Fiber {
   std::size_t open = 0;             // copies of the group that is not ended
 };
 
-// Of the threads of a warp or a warpgroup.
+// Where the threads of a warp or a warpgroup meet.
 template <int kThreads>
 struct Meeting {
   Slot slots[2][kThreads];

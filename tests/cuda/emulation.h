@@ -56,7 +56,7 @@ struct dim3 {
   explicit dim3(unsigned x_, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-// Of the fiber that runs.
+// The place of the fiber that runs.
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {

@@ -6,7 +6,7 @@
 
 namespace emulation {
 
-// Of a block on sm_90 [B]. On sm_80 it is 163 KiB: launch_test holds attention to that.
+// Shared memory of a block on sm_90 [B]; 163 KiB on sm_80, to which launch_test holds attention.
 constexpr std::size_t kSharedLimit = 227 * 1024;
 
 [[noreturn]] void fail(const char* what);

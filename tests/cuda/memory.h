@@ -197,7 +197,7 @@ class KernelTest : public ::testing::TestWithParam<Type> {
     }
   }
   Type type() const { return GetParam(); }
-  // Of attention, that run here.
+  // The forms of attention that run here.
   std::vector<AttentionEngine> engines() const {
     if (type() == Type::Float32 || !has_wgmma()) return {AttentionEngine::MmaSync};
     return {AttentionEngine::MmaSync, AttentionEngine::Wgmma};
@@ -205,7 +205,7 @@ class KernelTest : public ::testing::TestWithParam<Type> {
   static std::string name_of(AttentionEngine engine) {
     return engine == AttentionEngine::MmaSync ? "mma.sync" : "wgmma";
   }
-  // Of one rounding of the result to the type, beside fp32 arithmetic.
+  // One rounding of the result to the type, beside fp32 arithmetic.
   double tolerance() const { return type() == Type::Float32 ? 3e-6 : 4e-3; }
 };
 #define REHEARSE_BOTH_TYPES(suite)                               \

@@ -25,7 +25,7 @@ struct Touched {
   std::vector<Access> all;
 
   explicit Touched(std::string_view name) : by(name) {}
-  // Of a kernel's arguments, those that are arrays.
+  // Those of a kernel's arguments that are arrays.
   template <class... Arguments>
   static Touched arguments(std::string_view name, const Arguments&... arguments) {
     Touched made(name);

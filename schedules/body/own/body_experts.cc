@@ -53,7 +53,7 @@ ExpertRoom room_of_visits(const Layout& layout, std::int64_t each) {
 
 }  // namespace
 
-// Of a token's k experts a rank has so many at most, of k/e on the mean.
+// A rank has k/e of a token's k experts on the mean; at most all of its own, or all k.
 double most_over_mean(const Layout& layout) {
   const std::int64_t k = layout.model.experts.per_token,
                      each = std::min(k, layout.shape.experts.per_rank);

@@ -21,7 +21,7 @@ const PlanRow* row_with(std::span<const PlanRow> rows, const PlanField& field) {
   return nullptr;
 }
 
-// Of the value's kind: a word that is none of the key's is for a step of the reader.
+// Takes values of the field's kind: a word that is none of the key's is for a step of the reader.
 template <class Field>
 void take(const JsonValue& value, const KeySpec& key, Field& to) {
   if constexpr (std::is_same_v<Field, bool>) {

@@ -179,7 +179,7 @@ class Pricer {
                all(cost.level), std::move(traffic));
   }
 
-  // Of both ends of a transfer, and of all of them between the same rows.
+  // One path for both ends of a transfer, and for all transfers between the same rows.
   const Path& path_between(RankClass from, RankClass to) {
     const auto [at, fresh] = paths_.try_emplace({from, to});
     if (fresh) at->second = network_.path(from, to);

@@ -34,7 +34,7 @@ struct SearchSetup {
   const Cluster* cluster = nullptr;
   HardwareTables tables;                    // of the cluster
   const std::atomic<bool>* stop = nullptr;  // set: end early; may be null
-  // Of a family with a micro-batch and a recomputation: whether it is looked at. Empty: all are.
+  // Whether a family with a micro-batch and a recomputation is looked at. Empty: all are.
   std::function<bool(const Plan& family, std::int32_t micro_batch, const Recompute&)> wanted;
 };
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster);

@@ -37,7 +37,4 @@ std::string search_csv(const SearchReport& report);
 // line per cluster.
 std::string search_svg(const SearchReport& report);
 
-// "tp 8 pp 8x3 dp 16, ..." on one line.
-std::string layout_text(const Plan& plan);
-
 }  // namespace rehearse::sim

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "schedules/base/counted.h"
+#include "schedules/scenario/plan_line.h"
 #include "sim/search/report/found_parts.h"
 #include "sim/search/report/search_report.h"
 #include "sim/search/report/why_text.h"
@@ -50,7 +51,7 @@ std::string table(const SearchResult& result) {
         gigabytes_text(plan.capacity - plan.peak_device), near_capacity(plan) ? '~' : ' ',
         plan.bubble_ratio * 100, with_commas(plan.tokens_per_s),
         priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
-        energy(plan.energy_j), layout_text(plan.plan) + marks_of(plan));
+        energy(plan.energy_j), plan_line(plan.plan) + marks_of(plan));
   }
   if (std::ranges::any_of(result.best, [](const FoundPlan& plan) { return near_capacity(plan); })) {
     text += "  ~ within 5 % of the capacity: too near to be sure that it fits\n";
@@ -84,7 +85,7 @@ std::string front_text(const SearchResult& result) {
   std::string text = "\nmemory against time: the fastest plan for each amount of memory\n";
   for (const FoundPlan& plan : result.front) {
     text += fmt::format("  {:>10} {:>11}  {}\n", gigabytes_text(plan.peak_device),
-                        seconds_text(plan.step_s), layout_text(plan.plan));
+                        seconds_text(plan.step_s), plan_line(plan.plan));
   }
   return text;
 }
@@ -122,7 +123,7 @@ std::string cases_text(const SearchReport& report) {
                       days(one.train->seconds),
                       one.train->usd ? with_commas(*one.train->usd) + " USD" : "not known");
     }
-    text += "  " + layout_text(best.plan) + "\n";
+    text += "  " + plan_line(best.plan) + "\n";
   }
   return text;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "schedules/scenario/plan_line.h"
 #include "sim/search/expert_advice.h"
 #include "sim/search/report/found_parts.h"
 
@@ -117,7 +118,7 @@ std::string why_text(const SearchResult& result) {
   if (result.situation) text += "  " + situation_text(*result.situation) + "\n";
   text += "  the first plan's step: " + limits_text(best) + "\n";
   if (const FoundPlan* second = runner_up(result)) {
-    text += "  the next other layout, " + layout_text(second->plan) + ",\n    is " +
+    text += "  the next other layout, " + plan_line(second->plan) + ",\n    is " +
             loss_text(best, *second) + "\n";
   }
   if (result.experts) text += indented(expert_advice_text(*result.experts, best));
@@ -126,7 +127,7 @@ std::string why_text(const SearchResult& result) {
     for (const Sensitivity& s : result.sensitivities) {
       text += fmt::format("    {:<17} +{:.0f} %: {:>5.1f} %{}\n", s.what, 100 * (s.factor - 1),
                           100 * (1 - s.step_s / result.fastest_s),
-                          s.plan == best.plan ? "" : "  with " + layout_text(s.plan));
+                          s.plan == best.plan ? "" : "  with " + plan_line(s.plan));
     }
   }
   return text;

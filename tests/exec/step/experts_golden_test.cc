@@ -11,7 +11,7 @@ namespace {
 
 TEST(ExpertsGolden, OneRankTrainsAsPyTorch) {
   expect_golden("mixtral", "plain", train_tiny("mixtral", {"micro_batch=4"}));
-  // Of the tokens of a rank's micro-batch: only where these are all.
+  // The loss is over the tokens of a rank's micro-batch: PyTorch's only where these are all.
   for (const char* layout : {"pipeline_parallel=1", "recompute=full", "recompute=selective"}) {
     expect_golden(
         "mixtral", "aux",

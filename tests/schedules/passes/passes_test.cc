@@ -17,7 +17,7 @@ struct Woven : PassCase {
       weave(made);
     }
   }
-  // Of the programs, row after row.
+  // Ops of the programs, row after row.
   const DraftOp& op(std::size_t i) const { return draft.ops[draft.program[i].index()]; }
   std::span<const Operand> operands(std::size_t i) { return draft.operands_of(op(i)); }
   const Value& value(const Operand& operand) const {

@@ -142,7 +142,7 @@ TEST(RankCorrelation, TiesShareTheirRank) {
 }
 
 // One file per message: what is wrong, where, in which case.
-// Of the file's only case, why it is skipped; else why the file is not read.
+// Why the file's only case is skipped; else why the file is not read.
 struct Read {
   std::string error, id, skipped;
   std::vector<Figure> figures;

@@ -28,7 +28,7 @@ struct Direction {
   std::string_view name;
   Change change;
   Way step = Way::Any, memory = Way::Any;
-  // Of the step, where it is more than 0 with its reason. Memory has the allocator's (kBlocks).
+  // A share of the step, with its reason where it is not 0. Memory has the allocator's (kBlocks).
   double step_slack = 0;  // relative
   std::string_view why{};
   // What the report of the changed scenario says where it goes the other way; "": nothing.
@@ -220,7 +220,7 @@ bool zero_3(RandomScenario& to) {
   return shard(to, 2);
 }
 
-// Of a plan that shards nothing over replicas, with as many micro-batches.
+// Half the replicas, of a plan that shards nothing over them, and as many micro-batches.
 bool tensor_for_data(RandomScenario& to) {
   const Plan& p = to.scenario.plan;
   if (p.data_parallel % 2 != 0 || p.zero_stage > 0) return false;

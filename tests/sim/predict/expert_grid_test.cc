@@ -81,7 +81,7 @@ std::string random_scenario(std::mt19937& random) {
   return text;
 }
 
-// Of a bucket of experts: its replicas are r; ZeRO shards over them.
+// A bucket of experts has r replicas; ZeRO shards over them.
 void check_buckets(const Prediction& p, const Transformer& model, const std::string& text) {
   const Plan& plan = p.plan;
   std::int64_t experts = 0, of_model = 0;

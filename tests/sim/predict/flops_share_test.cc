@@ -19,7 +19,7 @@ std::vector<std::string> files_of(const std::string& folder) {
   return files;
 }
 
-// Of each pair that is a plan at all; the number of those.
+// Checks each pair that is a plan at all; returns the number of those.
 int expect_shares(const std::vector<std::string>& scenarios, const std::vector<std::string>& set) {
   int predicted = 0;
   for (const std::string& file : scenarios) {

@@ -35,7 +35,7 @@ std::string text_of(const std::string& runtime, int zero, int pipeline, int repl
 
 struct Program {
   Plan plan;
-  // Of the bucket of a layer on position 0: gathers and reductions over dp in a step.
+  // Gathers and reductions over dp in a step, of the bucket of a layer on position 0.
   std::int64_t gathers = 0, reductions = 0;
   std::int64_t parameters = 0;  // of position 0, padding included
   RankMemory memory;            // of position 0

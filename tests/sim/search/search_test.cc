@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A search finds what simulating everything finds, says why, and says it the same way each time.
+#include "schedules/scenario/plan_line.h"
 #include "sim/search/search.h"
 
 #include <gtest/gtest.h>
@@ -145,7 +146,7 @@ TEST(Search, RecommendsReplicasWhereEverythingFitsOnEachGpu) {
   EXPECT_EQ(result.situation->situation, Situation::EverythingFits);
   ASSERT_FALSE(result.best.empty());
   const Plan& best = result.best.front().plan;
-  EXPECT_EQ(best.data_parallel, 8) << layout_text(best);
+  EXPECT_EQ(best.data_parallel, 8) << plan_line(best);
 }
 
 TEST(Search, RecommendsZeroOrAPipelineWhereTheTrainingStateDoesNotFit) {
@@ -156,8 +157,8 @@ TEST(Search, RecommendsZeroOrAPipelineWhereTheTrainingStateDoesNotFit) {
   EXPECT_TRUE(result.situation->weights_fit);
   ASSERT_FALSE(result.best.empty());
   const Plan& best = result.best.front().plan;
-  EXPECT_EQ(best.tensor_parallel, 1) << layout_text(best);
-  EXPECT_TRUE(best.zero_stage > 0 || best.pipeline_parallel > 1) << layout_text(best);
+  EXPECT_EQ(best.tensor_parallel, 1) << plan_line(best);
+  EXPECT_TRUE(best.zero_stage > 0 || best.pipeline_parallel > 1) << plan_line(best);
 }
 
 // Two layers of 12 h^2 = 12.9e9 parameters: 232 GB of training state each.
@@ -171,8 +172,8 @@ TEST(Search, RecommendsTensorParallelismInTheNodeWhereNotEvenALayerFits) {
   EXPECT_EQ(result.situation->situation, Situation::LayerTooLarge);
   ASSERT_FALSE(result.best.empty());
   const Plan& best = result.best.front().plan;
-  EXPECT_GT(best.tensor_parallel, 1) << layout_text(best);
-  EXPECT_LE(best.tensor_parallel, cluster.gpus_per_node) << layout_text(best);
+  EXPECT_GT(best.tensor_parallel, 1) << plan_line(best);
+  EXPECT_LE(best.tensor_parallel, cluster.gpus_per_node) << plan_line(best);
 }
 
 TEST(Search, ChoosesAMicroBatchThatIsNeverWorseThanAFixedOne) {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/plan_line.h"
+
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
+
+namespace rehearse {
+namespace {
+
+std::string sized(std::string_view axis, std::int64_t size) {
+  return std::string(axis) + ' ' + std::to_string(size);
+}
+
+std::string sizes_of(const Plan& plan) {
+  std::string text = sized("tp", plan.tensor_parallel) + sized(" pp", plan.pipeline_parallel);
+  if (plan.virtual_stages > 1) text += 'x' + std::to_string(plan.virtual_stages);
+  if (plan.context_parallel > 1) text += sized(" cp", plan.context_parallel);
+  if (plan.expert_parallel > 1) {
+    text += sized(" ep", plan.expert_parallel);
+    if (plan.expert_tensor_parallel > 1) text += sized(" etp", plan.expert_tensor_parallel);
+  }
+  return text + sized(" dp", plan.data_parallel);
+}
+
+}  // namespace
+
+std::string plan_line(const Plan& plan) {
+  std::string text = sizes_of(plan) + sized(", micro-batch", plan.micro_batch);
+  const auto add = [&](const std::string& words) { text += ", " + words; };
+  if (plan.expert_parallel > 1 && plan.expert_dispatch != ExpertDispatch::AllToAll) {
+    add(std::string(name_of(plan.expert_dispatch)) + " dispatch");
+  }
+  if (plan.pipeline_parallel > 1) add(plan.schedule);
+  if (plan.zero_stage > 0) add("ZeRO-" + std::to_string(plan.zero_stage));
+  if (plan.shard_group > 0) text += sized(" over", plan.shard_group);
+  if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
+  if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
+  if (plan.offload != OffloadMode::None) add("offload " + std::string(name_of(plan.offload)));
+  if (plan.precision.name != Precision{}.name) add(plan.precision.name);
+  if (plan.optimizer != Plan{}.optimizer) add(std::string(name_of(plan.optimizer)));
+  if (plan.overlap_expert_parallel == ExpertOverlap::Pair) add("forwards beside backwards");
+  return text;
+}
+
+}  // namespace rehearse
