@@ -23,7 +23,7 @@ struct UpdateRange {
   double decay = 0;
 };
 struct UpdateArguments {
-  Optimizer optimizer = Optimizer::AdamW;
+  UpdateRule rule = UpdateRule::AdamW;
   const float* gradient = nullptr;  // (count)
   void* parameter = nullptr;        // (count), compute type; its own master in fp32
   float* master = nullptr;          // (count); nullptr: the parameter is fp32

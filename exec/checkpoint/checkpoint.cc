@@ -13,6 +13,7 @@
 #include <set>
 
 #include "exec/checkpoint/checkpoint_folder.h"
+#include "exec/checkpoint/moment_list.h"
 #include "exec/weights/hugging_face.h"
 #include "schedules/base/json_reader.h"
 
@@ -60,18 +61,6 @@ struct TensorList {
  private:
   std::int64_t experts_;
 };
-
-// The first moments of all tensors, then the second ones where the optimizer has them.
-std::vector<TensorInfo> moment_list(const std::vector<TensorInfo>& tensors, Optimizer optimizer) {
-  std::vector<TensorInfo> moments;
-  for (const std::string_view name : row_of(optimizer).moments) {
-    const std::string moment(name);
-    for (const TensorInfo& tensor : tensors) {
-      if (!moment.empty()) moments.push_back({.name = moment + tensor.name, .shape = tensor.shape});
-    }
-  }
-  return moments;
-}
 
 // Elements [begin, end) of a bucket that are of one tensor, on one rank.
 struct Piece {
@@ -140,7 +129,7 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
         const auto name_of = [&](std::size_t number) {
           return &files == &model
                      ? list.tensors[number].name
-                     : moment_list(list.tensors, local.layout.plan.optimizer)[number].name;
+                     : moment_list(list.tensors, row_of(local.layout.plan.optimizer))[number].name;
         };
         for_each_piece(local, stored, begin, end, [&](Piece piece) {
           piece.end = piece.written;
@@ -245,9 +234,9 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
     auto first =
         TensorFilesWriter::open(together.first, folder, "model", list.weights(), shard_bytes);
     if (!first) return first.error();
-    auto second = TensorFilesWriter::open(together.first, folder, "optimizer",
-                                          moment_list(list.tensors, local.layout.plan.optimizer),
-                                          shard_bytes);
+    auto second = TensorFilesWriter::open(
+        together.first, folder, "optimizer",
+        moment_list(list.tensors, row_of(local.layout.plan.optimizer)), shard_bytes);
     if (!second) return second.error();
     model.emplace(std::move(first).value());
     optimizer.emplace(std::move(second).value());
@@ -332,9 +321,9 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Layout& layou
     if (!made.state_.digests.empty() && file.ends_with(".json")) {
       if (const Result<> same = check_index(file, made.state_.digests); !same) return same.error();
     }
-    const Result<> read =
-        add(file, weights ? list.weights() : moment_list(list.tensors, layout.plan.optimizer),
-            weights ? file_prefix(model) : "", weights ? made.parameters_ : made.moments_);
+    const Result<> read = add(
+        file, weights ? list.weights() : moment_list(list.tensors, row_of(layout.plan.optimizer)),
+        weights ? file_prefix(model) : "", weights ? made.parameters_ : made.moments_);
     if (!read) return read.error();
   }
   return made;

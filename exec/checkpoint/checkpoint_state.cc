@@ -5,6 +5,7 @@
 
 #include "exec/checkpoint/model_facts.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/model/optimizer.h"
 
 namespace rehearse::exec {
 namespace {
@@ -139,7 +140,8 @@ Result<CheckpointState> read_state(const std::string& path, const Transformer& m
   const JsonValue* optimizer =
       plan == nullptr || !plan->is(JsonKind::Object) ? nullptr : plan->given("optimizer");
   const bool said = optimizer != nullptr && optimizer->is(JsonKind::String);
-  state.optimizer = said ? optimizer->text : "adamw";
+  // Checkpoints of before the key are those of the first.
+  state.optimizer = said ? optimizer->text : std::string(kOptimizerNames.front());
   return state;
 }
 

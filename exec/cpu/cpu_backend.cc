@@ -135,7 +135,7 @@ class CpuKernels final : public Kernels {
       const auto of = [&](auto* values) {
         return std::span(values + range.begin, size(range.end - range.begin));
       };
-      exec::update(a.optimizer, of(parameter), of(a.gradient), of(a.moments[0]),
+      exec::update(a.rule, of(parameter), of(a.gradient), of(a.moments[0]),
                    a.moments[1] == nullptr ? std::span<float>() : of(a.moments[1]), *a.options,
                    a.rate, range.decay, a.step, scale);
     }

@@ -52,16 +52,15 @@ void lion(std::span<float> parameters, std::span<const float> gradients, std::sp
                  parameters.data(), m.data());
 }
 
-void update(Optimizer optimizer, std::span<float> parameters, std::span<const float> gradients,
+void update(UpdateRule rule, std::span<float> parameters, std::span<const float> gradients,
             std::span<float> m, std::span<float> v, const TrainOptions& options, double rate,
             double decay, std::int64_t step, float scale) {
-  switch (optimizer) {
-    case Optimizer::AdamW:
+  switch (rule) {
+    case UpdateRule::AdamW:
       return adamw(parameters, gradients, m, v, options, rate, decay, step, scale);
-    case Optimizer::Lion:
+    case UpdateRule::Lion:
       return lion(parameters, gradients, m, options, rate, decay, scale);
-    case Optimizer::AdamW8bit:
-    case Optimizer::Muon:
+    case UpdateRule::None:
       break;
   }
   std::abort();  // the reader refuses them

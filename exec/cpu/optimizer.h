@@ -26,8 +26,8 @@ void adamw(std::span<float> parameters, std::span<const float> gradients, std::s
 void lion(std::span<float> parameters, std::span<const float> gradients, std::span<float> m,
           const TrainOptions& options, double learning_rate, double decay, float scale);
 
-// That of `optimizer`. REQUIRES: its row says that it is run; `v` is empty where it has one moment.
-void update(Optimizer optimizer, std::span<float> parameters, std::span<const float> gradients,
+// That of `rule`. REQUIRES: it is one; `v` is empty where there is one moment.
+void update(UpdateRule rule, std::span<float> parameters, std::span<const float> gradients,
             std::span<float> m, std::span<float> v, const TrainOptions& options,
             double learning_rate, double decay, std::int64_t step, float scale);
 

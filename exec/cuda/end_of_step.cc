@@ -37,7 +37,7 @@ void CudaKernels::update(Lane l, const UpdateArguments& a) {
   const bool own_master = a.master == nullptr;
   float* master = own_master ? static_cast<float*>(a.parameter) : a.master;
   void* narrow = own_master ? nullptr : a.parameter;
-  if (a.optimizer == Optimizer::Lion) {
+  if (a.rule == UpdateRule::Lion) {
     const Lion constants = lion_constants(a.options->beta1, a.options->beta2, a.rate, decay);
     device_.check(cuda::lion(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
                              master, a.moments[0], narrow),

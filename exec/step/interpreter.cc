@@ -152,7 +152,7 @@ std::vector<StoredBucket> Interpreter::stored() const {
       } else if (value.kind == ValueKind::OptimizerState) {
         auto* state = reinterpret_cast<float*>(at);
         const StateArrays arrays =
-            state_arrays(state, value.bytes.value, count, local_.layout.plan.optimizer);
+            state_arrays(state, value.bytes.value, count, row_of(local_.layout.plan.optimizer));
         stored.master = arrays.master;
         stored.moments = arrays.moments;
       }

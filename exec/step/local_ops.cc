@@ -101,9 +101,9 @@ class LocalOp {
     }
     const bool shard = value(3).kind == ValueKind::ParameterShard;
     const std::int64_t element = bytes_of(local_.type_of(value(3)));
-    const Optimizer optimizer = local_.layout.plan.optimizer;
+    const OptimizerRow& optimizer = row_of(local_.layout.plan.optimizer);
     const StateArrays state = state_arrays(data(2), value(2).bytes.value, count, optimizer);
-    local_.kernels.update(lane_, {.optimizer = optimizer,
+    local_.kernels.update(lane_, {.rule = optimizer.rule,
                                   .gradient = data(0) + (value(0).shard ? 0 : own.begin),
                                   .parameter = reinterpret_cast<std::byte*>(data(3)) +
                                                (shard ? 0 : own.begin) * element,

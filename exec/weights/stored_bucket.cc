@@ -76,8 +76,8 @@ void clear_state(Device& device, const StoredBucket& stored) {
 }
 
 StateArrays state_arrays(float* state, std::int64_t bytes, std::int64_t count,
-                         Optimizer optimizer) {
-  const auto moments = static_cast<std::int64_t>(num_moments(row_of(optimizer)));
+                         const OptimizerRow& optimizer) {
+  const auto moments = static_cast<std::int64_t>(num_moments(optimizer));
   const bool has_master = bytes >= 4 * (1 + moments) * count;
   StateArrays arrays{.master = has_master ? state : nullptr};
   for (std::int64_t i = 0; i < moments; ++i) {

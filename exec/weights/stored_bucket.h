@@ -59,6 +59,7 @@ struct StateArrays {
   std::array<float*, 2> moments{};
 };
 // `bytes`: of the whole state, which tell whether there is a master copy.
-StateArrays state_arrays(float* state, std::int64_t bytes, std::int64_t count, Optimizer optimizer);
+StateArrays state_arrays(float* state, std::int64_t bytes, std::int64_t count,
+                         const OptimizerRow& optimizer);
 
 }  // namespace rehearse::exec

@@ -10,8 +10,6 @@
 namespace rehearse {
 namespace {
 
-constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
-
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
@@ -78,12 +76,6 @@ Result<Schedule> parse_csv(std::string_view text, const std::string& path) {
   Result<Schedule> schedule = assemble(written);
   if (!schedule) return json_error(path, 0, "", schedule.error().message);
   return schedule;
-}
-
-Result<Schedule> read_csv(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kLargestFile);
-  if (!text) return text.error();
-  return parse_csv(text.value(), path);
 }
 
 Result<std::string> to_csv(const Schedule& schedule) {

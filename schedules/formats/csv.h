@@ -15,7 +15,6 @@ namespace rehearse {
 // blanks around them and quotes allowed; lines end with \n or \r\n. Stage -> rank, micro-batches
 // and slices are inferred (assemble.h). Errors: "PATH:LINE: cell N: column C: what is wrong".
 Result<Schedule> parse_csv(std::string_view text, const std::string& path);
-Result<Schedule> read_csv(const std::string& path);
 
 // Errors: an op for which CSV has no word (collectives on buckets, copies, GRAD_NORM).
 Result<std::string> to_csv(const Schedule& schedule);

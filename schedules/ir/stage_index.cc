@@ -24,9 +24,7 @@ void enter(StageOps& ops, const Op& work, std::int32_t id) {
     case OpKind::InputGradient:
       return extend(ops.backward_first, ops.backward_last, id);
     case OpKind::WeightGradient:
-      return extend(ops.weight_first, ops.weight_last, id);
-    case OpKind::Recompute:
-      return extend(ops.recompute_first, ops.recompute_last, id);
+      return keep_first(ops.weight_first, id);
     case OpKind::Send:
       return keep_first(gradient ? ops.send_gradient : ops.send_activation, id);
     case OpKind::Recv:

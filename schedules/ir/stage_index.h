@@ -28,8 +28,7 @@ constexpr bool is_transfer(OpKind kind) {
 struct StageOps {
   std::int32_t forward_first = -1, forward_last = -1;
   std::int32_t backward_first = -1, backward_last = -1;  // B or I
-  std::int32_t weight_first = -1, weight_last = -1;
-  std::int32_t recompute_first = -1, recompute_last = -1;
+  std::int32_t weight_first = -1;
   // Transfers that this stage issues: what it hands on, and what it is handed.
   std::int32_t send_activation = -1, recv_activation = -1;
   std::int32_t send_gradient = -1, recv_gradient = -1;

@@ -172,7 +172,7 @@ void scale_latent_attention(Transformer& model) {
 
 // An odd share of a head is rounded up, and must still lie within it.
 void check_rotating_columns(const ConfigReader& config, const Transformer& model) {
-  if (model.latent.kv_lora_rank > 0) return;
+  if (model.latent.used()) return;
   if (rotary_dim(model.rotary, model.head_dim) <= model.head_dim) return;
   config.fail(config.given("head_dim") != nullptr ? "head_dim" : "num_attention_heads",
               "heads have " + std::to_string(model.head_dim) +

@@ -25,25 +25,32 @@ enum class MomentForm : std::uint8_t {
 };
 inline constexpr std::int64_t kMomentBlock = 256;
 
+// The loop over a flat range that our executor runs; None: it has none.
+enum class UpdateRule : std::uint8_t { None, AdamW, Lion };
+
 struct OptimizerRow {
   std::string_view name;  // word of plan.optimizer
   // What stands before a tensor's name in a checkpoint, for each moment; empty: there is none.
-  // Of optimizers that our executor performs.
+  // Only optimizers that our executor performs have any.
   std::array<std::string_view, 2> moments{};
   MomentForm form = MomentForm::Whole;
   std::int32_t counted = 2;  // moments of fp32 that a plan's default precision.optimizer counts
   // [B] per parameter that a step reads and writes less than AdamW, of which profiles say it.
   std::int32_t spared_bytes = 0;
   double beta1 = 0.9, beta2 = 0.999;  // where `train` says nothing
-  bool run = false;                   // by our executor
-  bool on_host = false;               // priced where a framework keeps the states in host memory
-  bool newton_schulz = false;         // orthogonalises the update of every matrix of a layer
+  UpdateRule rule = UpdateRule::None;
+  bool on_host = false;        // priced where a framework keeps the states in host memory
+  bool newton_schulz = false;  // orthogonalises the update of every matrix of a layer
+
+  bool run() const { return rule != UpdateRule::None; }  // by our executor
 };
 
 // In the order of the enumerators.
 inline constexpr std::array kOptimizers{
-    OptimizerRow{
-        .name = "adamw", .moments = {"exp_avg.", "exp_avg_sq."}, .run = true, .on_host = true},
+    OptimizerRow{.name = "adamw",
+                 .moments = {"exp_avg.", "exp_avg_sq."},
+                 .rule = UpdateRule::AdamW,
+                 .on_host = true},
     // Two moments are read and written: 16 bytes in fp32, 4 in 8 bit.
     OptimizerRow{.name = "adamw_8bit", .form = MomentForm::EightBit, .spared_bytes = 12},
     OptimizerRow{
@@ -53,12 +60,12 @@ inline constexpr std::array kOptimizers{
                  .counted = 1,
                  .spared_bytes = 8,
                  .beta2 = 0.99,
-                 .run = true},
+                 .rule = UpdateRule::Lion},
 };
 constexpr const OptimizerRow& row_of(Optimizer optimizer) {
   return kOptimizers[static_cast<std::size_t>(optimizer)];
 }
-// Of an optimizer that our executor performs.
+// How many moments it has. REQUIRES: our executor performs it.
 constexpr std::size_t num_moments(const OptimizerRow& row) {
   return row.moments[1].empty() ? 1 : 2;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/model/parts.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace rehearse {
@@ -198,6 +199,16 @@ std::vector<ModelPart> head_parts(const Transformer& model) {
         matrix(Role::Head, "head.weight", model.vocabulary, model.hidden, Cut::Vocabulary));
   }
   return parts;
+}
+
+const ModelPart* find_part(const std::vector<ModelPart>& parts, ParameterRole role) {
+  const auto found = std::ranges::find_if(
+      parts, [&](const ModelPart& part) { return part.role == role && !part.bias; });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+std::int64_t compressed_columns(const Transformer& model) {
+  return model.latent.q_lora_rank + model.latent.kv_lora_rank;
 }
 
 std::int64_t elements_of(const std::vector<ModelPart>& parts) {

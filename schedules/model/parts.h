@@ -41,7 +41,7 @@ struct ModelPart {
   // Rows of one key/value head; 0: no heads. A rank has one head at least of every block but the
   // first: where heads are fewer than ranks, several hold the same ones.
   std::int64_t head_rows = 0;
-  // Of a part that every rank has whole: the rank's gradient is that of its own heads alone.
+  // Every rank has the part whole, and the gradient of its own heads alone.
   bool of_own_heads = false;
 
   // Takes weight decay even where only matrices do.
@@ -59,6 +59,11 @@ struct ModelPart {
 std::vector<ModelPart> embedding_parts(const Transformer& model);
 std::vector<ModelPart> layer_parts(const Transformer& model, std::int64_t layer);
 std::vector<ModelPart> head_parts(const Transformer& model);
+
+// The part of the role that is no bias; nullptr: there is none.
+const ModelPart* find_part(const std::vector<ModelPart>& parts, ParameterRole role);
+// Columns that a token's queries, keys and values are compressed to (LatentAttention), together.
+std::int64_t compressed_columns(const Transformer& model);
 
 // Elements of all parts.
 std::int64_t elements_of(const std::vector<ModelPart>& parts);

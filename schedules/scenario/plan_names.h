@@ -47,15 +47,6 @@ constexpr std::string_view name_of(DataParallelAlgorithm a) {
 constexpr std::string_view name_of(ExpertDispatch d) {
   return kExpertDispatchNames[static_cast<std::size_t>(d)];
 }
-// " ep 8 etp 2", for people; empty where experts lie as the rest does.
-inline std::string expert_sizes(const Plan& plan) {
-  if (plan.expert_parallel == 1) return {};
-  std::string text = " ep " + std::to_string(plan.expert_parallel);
-  if (plan.expert_tensor_parallel > 1) {
-    text += " etp " + std::to_string(plan.expert_tensor_parallel);
-  }
-  return text;
-}
 constexpr std::string_view name_of(Axis a) {
   return kAxisNames[static_cast<std::size_t>(a)];
 }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <string>
 
+#include "schedules/model/parts.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/keys/plan_rows.h"
@@ -48,7 +49,7 @@ double kept_at_most(const Layout& layout) {
   const double heads = of(s.heads), tokens = of(s.tokens);
   double widths = of(s.hidden + s.qkv + s.up) + heads * of(s.head_dim + s.value_dim) +
                   heads * of(2 * latent.qk_nope_head_dim + 2 * latent.qk_rope_head_dim) +
-                  of(latent.q_lora_rank + latent.kv_lora_rank);
+                  of(compressed_columns(layout.model));
   if (!is_fused(layout.plan.attention_kernel)) widths += heads * of(layout.plan.sequence_length);
   if (layout.model.experts.count > 0) {
     const double rows = of(s.experts.rows) * std::max(1.0, row_limit(layout.plan));

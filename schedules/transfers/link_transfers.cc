@@ -134,7 +134,10 @@ Position other_end(const Schedule& schedule, const Op& transfer) {
 }
 
 namespace {
-void number_groups_and(Schedule& schedule, auto visit) {
+
+// Numbers the groups of transfers, so that equal programs have equal hashes, and gives each
+// transfer the position of its other end.
+void number_and_place(Schedule& schedule) {
   std::int32_t groups = 0;
   for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     std::int32_t before = -1;  // the number that the transfer before it had
@@ -143,20 +146,15 @@ void number_groups_and(Schedule& schedule, auto visit) {
       const std::int32_t number = is_transfer(op.kind) ? op.instance : -1;
       if (number >= 0) op.instance = number == before ? groups - 1 : groups++;
       before = number;
-      if (is_transfer(op.kind)) visit(op);
+      if (is_transfer(op.kind) && !op.peer) op.peer = other_end(schedule, op);
     }
   }
 }
+
 }  // namespace
 
-void number_groups(Schedule& schedule) {
-  number_groups_and(schedule, [](Op&) {});
-}
-
 Schedule link_transfers(Schedule schedule) {
-  number_groups_and(schedule, [&](Op& op) {
-    if (!op.peer) op.peer = other_end(schedule, op);
-  });
+  number_and_place(schedule);
   const StageIndex index(schedule);
   fill_matches(schedule, index);
   schedule.waits.clear();

@@ -10,7 +10,7 @@ namespace rehearse {
 //   Op::peer    position of the other end, from the placement (where it is none)
 //   Op::match   the k-th SEND, counted row after row, and the RECV of the same payload, micro-batch
 //               and slice on the neighbouring stage; an end without the other keeps none
-//   instance    groups of transfers are numbered as they stand (number_groups)
+//   instance    groups of transfers are numbered from 0 as they stand, each row's own
 //   waits       op <- transfer that brings its input; SEND <- op that made it; op <- UNSHARD of its
 //               stage. Left out where an earlier op of the same stream already waited for as much,
 //               transfers being in one stream (p2p). Also what its own stream has only later: then
@@ -21,9 +21,5 @@ Schedule link_transfers(Schedule schedule);
 
 // Where the stage that a transfer goes to, or comes from, lies; none where there is no such stage.
 Position other_end(const Schedule& schedule, const Op& transfer);
-
-// Renumbers the groups of transfers (Op::instance) from 0 in the order in which they stand, each
-// row's own: what link_transfers does, so that equal programs have equal hashes.
-void number_groups(Schedule& schedule);
 
 }  // namespace rehearse

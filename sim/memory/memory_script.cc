@@ -232,7 +232,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     at(letters, SizeLetter::KeyValue) = shape.heads * query;
     at(letters, SizeLetter::Qkv) = shape.heads * (2 * query + mla.v_head_dim);
     at(letters, SizeLetter::Latent) =
-        2 * (mla.q_lora_rank + mla.kv_lora_rank) + mla.qk_rope_head_dim;
+        2 * compressed_columns(model) + mla.qk_rope_head_dim;
   }
   if (experts) {
     // R (f/q) of the routed experts and n (fs/t) of the shared ones, per token of n.

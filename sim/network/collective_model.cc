@@ -146,8 +146,7 @@ CollectiveFit read_fit(const Reader& in) {
           .root = in.number("sqrt_us_per_sqrt_mb") * kMicro / 1e3,  // sqrt(1e6 B) = 1e3
           .bus_bandwidth = in.number("bus_bandwidth_gb_per_s") * kGiga,
           .min_bytes = in.integer("min_bytes", 0),
-          .max_bytes = in.integer("max_bytes", 0),
-          .mean_error = in.number("mean_error", 0)};
+          .max_bytes = in.integer("max_bytes", 0)};
 }
 
 NicConstants read_nic(const Reader& in) {

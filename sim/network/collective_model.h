@@ -27,7 +27,6 @@ struct CollectiveFit {
   double root = 0;                            // [s per sqrt(B)]
   double bus_bandwidth = 0;                   // [B/s], S -> infinity
   std::int64_t min_bytes = 0, max_bytes = 0;  // range of the data
-  double mean_error = 0;                      // mean |relative residual|
 };
 
 // Which systems a family of fits describes.

@@ -5,6 +5,7 @@
 // counted with it): 27 for a forward with unfused attention. Bytes per element:
 // docs/cost_models.md.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "schedules/body/framework/framework_nodes.h"
@@ -41,31 +42,36 @@ struct Layer {
   bool norm_behind() const { return b.model.norm_placement != NormPlacement::Before; }
 };
 
+// A product in front of the attention core, by the part that it multiplies with.
+struct NamedProduct {
+  ParameterRole role = ParameterRole::None;
+  std::string_view forward, input, weight;
+  bool from_latent = false;
+};
+using Role = ParameterRole;
+constexpr std::array kBeforeAttention{
+    NamedProduct{Role::Qkv, "gemm qkv", "gemm d_qkv input", "gemm d_qkv weight"},
+    NamedProduct{Role::QueryDown, "gemm q down", "gemm d_q down input", "gemm d_q down weight"},
+    NamedProduct{Role::Query, "gemm q up", "gemm d_q up input", "gemm d_q up weight", true},
+    NamedProduct{Role::QueryUp, "gemm q up", "gemm d_q up input", "gemm d_q up weight", true},
+    NamedProduct{Role::KeyValueDown, "gemm kv down", "gemm d_kv down input",
+                 "gemm d_kv down weight"},
+    NamedProduct{Role::KeyValueUp, "gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", true},
+};
+
 void add_attention_products(Layer& layer) {
   const RankShape& s = layer.b.s;
-  const LatentAttention& mla = layer.b.model.latent;
-  if (!mla.used()) {
-    layer.before.push_back(
-        {"gemm qkv", "gemm d_qkv input", "gemm d_qkv weight", s.tokens, s.qkv, s.hidden});
-    layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens,
-                        s.hidden,    s.heads * s.head_dim};
-    return;
+  const std::vector<ModelPart> parts = layer_parts(layer.b.model, 0);
+  for (const ModelPart& part : parts) {
+    const auto named = std::ranges::find(kBeforeAttention, part.role, &NamedProduct::role);
+    if (named == kBeforeAttention.end() || part.bias) continue;
+    const std::int64_t rows = part.cut == Cut::Rows ? rows_of_rank(part, s.tensor) : part.out;
+    layer.before.push_back({named->forward, named->input, named->weight, s.tokens, rows, part.in,
+                            /*batch=*/1, named->from_latent});
   }
-  const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
-  if (mla.q_lora_rank > 0) {
-    layer.before.push_back({"gemm q down", "gemm d_q down input", "gemm d_q down weight", s.tokens,
-                            mla.q_lora_rank, s.hidden});
-  }
-  layer.before.push_back({"gemm q up", "gemm d_q up input", "gemm d_q up weight", s.tokens,
-                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden,
-                          /*batch=*/1, /*from_latent=*/true});
-  layer.before.push_back({"gemm kv down", "gemm d_kv down input", "gemm d_kv down weight", s.tokens,
-                          mla.kv_lora_rank + mla.qk_rope_head_dim, s.hidden});
-  layer.before.push_back({"gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", s.tokens,
-                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank,
-                          /*batch=*/1, /*from_latent=*/true});
-  layer.projection = {"gemm proj", "gemm d_proj input",     "gemm d_proj weight", s.tokens,
-                      s.hidden,    s.heads * mla.v_head_dim};
+  const ModelPart& projection = *find_part(parts, Role::Projection);
+  layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight",
+                      s.tokens,    projection.out,      projection.in / s.tensor};
 }
 
 Layer describe(FrameworkNodes& nodes, bool experts) {

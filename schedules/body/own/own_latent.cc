@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/body/own/own_latent.h"
 
+#include "schedules/model/parts.h"
+
 namespace rehearse::own {
 namespace {
 
@@ -19,9 +21,11 @@ class Latent {
         c(context),
         s(context.s),
         m(context.model.latent),
+        parts(layer_parts(context.model, 0)),
         pairs(s.heads * (m.qk_nope_head_dim + m.v_head_dim)),
         queries(s.heads * s.head_dim),
-        down(m.kv_lora_rank + m.qk_rope_head_dim) {}
+        down(part(P::KeyValueDown).out),
+        kv(part(P::KeyValueUp).in) {}
 
   bool compresses_queries() const { return m.q_lora_rank > 0; }
   bool rotates() const { return m.qk_rope_head_dim > 0; }
@@ -73,28 +77,32 @@ class Latent {
     return dy1;
   }
 
+  const ModelPart& part(P role) const { return *find_part(parts, role); }
+
   BodyBuilder& b;
   const Context& c;
   const RankShape& s;
   const LatentAttention& m;
-  std::int64_t pairs, queries, down;  // columns: of keys and values widened, of queries, of kv down
+  std::vector<ModelPart> parts;  // of the layer
+  // Columns: of keys and values widened, of queries, of what kv down gives, of its norm.
+  std::int64_t pairs, queries, down, kv;
 };
 
 }  // namespace
 
 LatentTensors latent_tensors(BodyBuilder& b, const Context& c, TensorHome for_input,
                              TensorHome for_weight) {
-  const LatentAttention& m = c.model.latent;
+  const Latent of(b, c);
   const std::int64_t rows = c.s.element * c.s.local;
   LatentTensors t;
-  if (m.q_lora_rank > 0) {
-    t.q_raw = b.tensor("compressed q before its norm", for_input, rows * m.q_lora_rank);
+  if (of.compresses_queries()) {
+    t.q_raw = b.tensor("compressed q before its norm", for_input, rows * of.m.q_lora_rank);
     t.st_q = b.tensor("st_cq", for_input, 4 * c.s.local);
-    t.q = b.tensor("compressed q", for_weight, rows * m.q_lora_rank);
+    t.q = b.tensor("compressed q", for_weight, rows * of.m.q_lora_rank);
   }
-  t.kv_raw = b.tensor("compressed kv before its norm", for_input, rows * m.kv_lora_rank);
+  t.kv_raw = b.tensor("compressed kv before its norm", for_input, rows * of.kv);
   t.st_kv = b.tensor("st_ckv", for_input, 4 * c.s.local);
-  t.kv = b.tensor("compressed kv", for_weight, rows * m.kv_lora_rank);
+  t.kv = b.tensor("compressed kv", for_weight, rows * of.kv);
   return t;
 }
 
@@ -126,9 +134,8 @@ void latent_forward(BodyBuilder& b, const Context& c, const LatentTensors& t, T 
     b.gemm(K::Linear, P::Query, "gemm q", s.tokens, of.queries, s.hidden, {all}, {q}, phase);
   }
   const T kv = of.workspace("kv up", s.tokens * of.pairs);
-  const T all = of.gather(t.kv, m.kv_lora_rank, "compressed kv of all", phase);
-  b.gemm(K::Linear, P::KeyValueUp, "gemm kv up", s.tokens, of.pairs, m.kv_lora_rank, {all}, {kv},
-         phase);
+  const T all = of.gather(t.kv, of.kv, "compressed kv of all", phase);
+  b.gemm(K::Linear, P::KeyValueUp, "gemm kv up", s.tokens, of.pairs, of.kv, {all}, {kv}, phase);
   const T key =
       of.rotates() ? of.gather(rotary, m.qk_rope_head_dim, "rotary key of all", phase) : rotary;
   b.node(K::JoinHeads, "join q, k, v", {q, kv, key}, {qkv}, phase);
@@ -146,8 +153,8 @@ T latent_backward(BodyBuilder& b, const Context& c, const LatentTensors& t, T y1
   if (of.rotates()) d_rotary = of.sum(d_rotary, m.qk_rope_head_dim, "d rotary key");
 
   const T d_compressed = of.up_backward(P::KeyValueUp, "gemm d_kv up input", "gemm d_kv up weight",
-                                        dkv, of.pairs, t.kv, m.kv_lora_rank);
-  const T d_raw = of.workspace("d compressed kv", s.local * m.kv_lora_rank);
+                                        dkv, of.pairs, t.kv, of.kv);
+  const T d_raw = of.workspace("d compressed kv", s.local * of.kv);
   b.node(K::NormBackward, "norm of compressed kv backward", {d_compressed, t.kv_raw, t.st_kv},
          {d_raw})
       .parameter = P::KeyValueDownNorm;

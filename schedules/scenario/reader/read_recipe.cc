@@ -15,7 +15,7 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
   Precision& to = plan.precision;
   if (given_precision != nullptr && given_precision->is(JsonKind::Object)) {
     to.name = "custom";
-    to.optimizer = 4 + 4 * row_of(plan.optimizer).counted;
+    to.optimizer = 4 + counted_bytes(row_of(plan.optimizer));
     for (const PrecisionRow& row : precision_rows()) {
       const JsonValue* member = given_precision->given(row.key.name);
       if (member == nullptr) continue;
@@ -85,7 +85,7 @@ namespace {
 std::string optimizers_run() {
   std::string names;
   for (const OptimizerRow& row : kOptimizers) {
-    if (row.run) names += (names.empty() ? "" : " and ") + std::string(row.name);
+    if (row.run()) names += (names.empty() ? "" : " and ") + std::string(row.name);
   }
   return names;
 }
@@ -97,14 +97,14 @@ void read_recipe(const GivenKeys& keys, Plan& plan) {
   const bool own = plan.runtime.own_executor;
   const OptimizerRow& row = row_of(plan.optimizer);
   const std::string name(row.name);
-  if (own && !row.run) {
+  if (own && !row.run()) {
     if (keys.names_runtime()) {
       return keys.fail(&Plan::optimizer, "runtime " + plan.runtime.name + " has " +
                                              optimizers_run() + " alone, not " + name);
     }
     plan.optimizer = {};  // `run` refuses the key
   }
-  if (plan.offload == OffloadMode::Optimizer && !row.on_host && !(own && row.run)) {
+  if (plan.offload == OffloadMode::Optimizer && !row.on_host && !(own && row.run())) {
     return keys.fail(&Plan::optimizer, name + " is not priced with its states in host memory");
   }
   if (row.form != MomentForm::Whole && plan.precision.optimizer < 8) {

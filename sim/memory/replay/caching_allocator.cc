@@ -64,7 +64,6 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   }
   at(found).state = State::Used;
   allocated_ += at(found).size;
-  max_allocated_ = std::max(max_allocated_, allocated_);
   return found;
 }
 

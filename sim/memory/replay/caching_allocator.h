@@ -55,7 +55,6 @@ class CachingAllocator {
 
   std::int64_t allocated() const { return allocated_; }  // [B] memory_allocated()
   std::int64_t reserved() const { return reserved_; }    // [B] memory_reserved()
-  std::int64_t max_allocated() const { return max_allocated_; }
   std::int64_t max_reserved() const { return max_reserved_; }
   std::int32_t retries() const { return retries_; }  // allocations that needed the cache emptied
   std::int64_t mapped() const { return mapped_; }    // [B] ever asked of the driver
@@ -129,7 +128,7 @@ class CachingAllocator {
   std::vector<std::int32_t> unused_, pending_;
   std::array<Pool, 2 * kNumStreams> pools_;
   std::int64_t next_address_ = 0;
-  std::int64_t allocated_ = 0, reserved_ = 0, max_allocated_ = 0, max_reserved_ = 0;
+  std::int64_t allocated_ = 0, reserved_ = 0, max_reserved_ = 0;
   std::int32_t retries_ = 0;
   std::int64_t mapped_ = 0;
 };

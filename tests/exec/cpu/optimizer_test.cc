@@ -76,7 +76,7 @@ TEST(Lion, FollowsItsFormulaInDouble) {
     }
     const std::vector<float> before = p;
     const float scale = 0.5F;  // of clipping
-    update(Optimizer::Lion, p, g, m, {}, options, 3e-3, 0.01, t - 1, scale);
+    update(UpdateRule::Lion, p, g, m, {}, options, 3e-3, 0.01, t - 1, scale);
     for (std::size_t i = 0; i < 4; ++i) {
       exact[i].step(0.5 * static_cast<double>(g[i]), options.beta1, options.beta2, 3e-3, 0.01);
       // fp32 carries 6e-8; sixty updates of 3e-3 each lose a few of them.
