@@ -135,9 +135,13 @@ std::string recompute_flags(const Plan& p) {
   return text;
 }
 
-// Flags of Megatron-LM's training scripts (megatron/training/arguments.py); empty: none say it.
+// Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
 std::string megatron_flags(const Plan& p) {
-  if (!p.recompute.is_full() && p.recomputes(RecomputePart::MlpActivation)) return "";
+  constexpr RecomputePart kUnsaid = RecomputePart::MlpActivation;
+  if (!p.recompute.is_full() && p.recomputes(kUnsaid)) {
+    return fmt::format("none: {} has none that compute {} again", p.runtime.title,
+                       kRecomputePartNames[static_cast<std::size_t>(kUnsaid)]);
+  }
   std::string text = common_flags(p);
   if (p.context_parallel > 1)
     text += fmt::format(" --context-parallel-size {}", p.context_parallel);

@@ -43,16 +43,19 @@ refused 2 "runtime rehearse has adamw and lion alone, not muon" \
   simulate "$scenario" --set plan.optimizer=muon --set plan.runtime=rehearse
 
 # A plan that fits by what its optimizer holds fits in every command: llama2-13b on 8 H100s in 6.03
-# bytes of state per parameter, not in 12.
+# bytes of state per parameter, not in 12. Every size is said, so that it is the only plan.
 cat >"$work/w3.json" <<'JSON'
 {"model": "llama2-13b", "cluster": "dgx-h100", "gpus": 8, "plan": {"optimizer": "adamw_8bit",
- "tensor_parallel": 2, "sequence_parallel": true, "zero_stage": 0, "micro_batch": 1,
- "global_batch": 32, "sequence_length": 1024, "recompute": "full"}}
+ "tensor_parallel": 2, "pipeline_parallel": 1, "context_parallel": 1, "sequence_parallel": true,
+ "zero_stage": 0, "micro_batch": 1, "global_batch": 32, "sequence_length": 512,
+ "recompute": "full"}}
 JSON
 "$rehearse" simulate "$work/w3.json" --require-fit >"$work/out" 2>&1 || fail "simulate: $(cat "$work/out")"
 "$rehearse" search "$work/w3.json" --headroom 0 >"$work/out" 2>&1 || fail "search: $(cat "$work/out")"
-"$rehearse" plan llama2-13b --gpus 8 --on dgx-h100 --sequence-length 1024 --global-batch 32 \
+grep -q " 1 plans*, 1 within the memory bound" "$work/out" || fail "search: $(cat "$work/out")"
+"$rehearse" plan llama2-13b --gpus 8 --on dgx-h100 --sequence-length 512 --global-batch 32 \
   --set plan.optimizer=adamw_8bit --set plan.tensor_parallel=2 --set plan.sequence_parallel=true \
+  --set plan.pipeline_parallel=1 --set plan.context_parallel=1 \
   --set plan.zero_stage=0 --set plan.micro_batch=1 --set plan.recompute=full >"$work/out" 2>&1
 grep -q "^fits      yes" "$work/out" || fail "plan: $(cat "$work/out")"
 exit $status
