@@ -81,7 +81,8 @@ JSON
 appears() { awaited=0; until [ -s "$1" ]; do [ $((awaited += 1)) -lt 6000 ] || return 1; sleep 0.1; done; }
 catches() {
   awaited=0
-  until sed -n 's/^SigCgt:.*\(.\)$/\1/p' "/proc/$1/status" 2>/dev/null | grep -q '[2367abef]'; do
+  until grep -qx "$(basename "$rehearse")" "/proc/$1/comm" 2>/dev/null &&  # the shell has traps of its own
+    sed -n 's/^SigCgt:.*\(.\)$/\1/p' "/proc/$1/status" 2>/dev/null | grep -q '[2367abef]'; do
     [ $((awaited += 1)) -lt 6000 ] && kill -0 "$1" 2>/dev/null || return 1
     sleep 0.1
   done

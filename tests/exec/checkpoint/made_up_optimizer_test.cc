@@ -6,6 +6,7 @@
 
 #include "exec/checkpoint/moment_list.h"
 #include "exec/weights/stored_bucket.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/optimizer_state.h"
 
 namespace rehearse::exec {
@@ -57,13 +58,13 @@ TEST(MadeUpOptimizer, HasItsArraysOneBehindTheOther) {
   EXPECT_EQ(alone.moments[0], state.data());
 }
 
-// What words the schema, the docs and messages know is the rows'.
-TEST(MadeUpOptimizer, IsKnownByTheNameOfItsRow) {
-  ASSERT_EQ(kOptimizerNames.size(), kOptimizers.size());
-  for (std::size_t i = 0; i < kOptimizers.size(); ++i) {
-    EXPECT_EQ(kOptimizerNames[i], kOptimizers[i].name);
-    const OptimizerRow& row = row_of(static_cast<Optimizer>(i));
-    EXPECT_EQ(row.run(), !row.moments[0].empty()) << row.name;  // a run has checkpoints
+// A row with a rule is what `run` performs, by the plan's key too; a run has checkpoints.
+TEST(MadeUpOptimizer, IsPerformedWhereItsRowHasARule) {
+  const std::string_view performed = plan_row(&Plan::optimizer).run.runs;
+  for (const OptimizerRow& row : kOptimizers) {
+    EXPECT_EQ(performed.find(json_quoted(row.name)) != std::string_view::npos, row.run())
+        << row.name;
+    EXPECT_EQ(!row.moments[0].empty(), row.run()) << row.name;
   }
 }
 
