@@ -48,9 +48,9 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
                          const Cluster& cluster) {
   const Result<MemoryProfile> profile = read_memory_profile(p.plan.runtime.name);
   if (!profile) return;
-  const Layout layout(scenario.model, p.plan);
-  ReplaySetup setup =
-      replay_setup(profile.value(), layout, cluster.gpu.compute_capability.value_or(0), p.order);
+  const LoadedLayout busiest({scenario.model, p.plan}, {.rows = p.memory.load.rows});
+  ReplaySetup setup = replay_setup(profile.value(), busiest.layout(),
+                                   cluster.gpu.compute_capability.value_or(0), p.order);
   setup.whole_step = setup.samples = true;
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
@@ -109,7 +109,8 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
     options.caption += ", doubtful: its measurements lay " +
                        std::to_string(std::llround(100 * p.scatter)) + " % apart";
   }
-  if (p.memory.at_building()) options.caption += "; the peak of some rank's memory is before this step";
+  if (p.memory.at_building())
+    options.caption += "; the peak of some rank's memory is before this step";
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
   options.schedule_hash = p.lowered_hash;
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
