@@ -51,8 +51,7 @@ int main() {
       "|---|--:|--:|--:|--:|\n");
   print_row("nothing left out", table);
   for (const char* feature : {"gpu", "precision", "runtime", "attention", "tp", "pp", "cp", "zero3",
-                              "experts", "host_bound", "learned_routing", "assumed_network",
-                              "blocked_host", "wide_shards", "network_share", "memory_fill"}) {
+                              "experts", "network_share", "memory_fill"}) {
     print_row(fmt::format("`{}`", feature), without_feature(table, feature));
   }
   ErrorTable changed = table;

@@ -9,7 +9,7 @@ import json
 import sys
 
 PAGE = "docs/scalars.md"
-FILES = ["default", "ampere", "hopper", "blackwell"]
+FILES = ["default", "ampere", "ada", "hopper", "blackwell", "cdna3"]
 HEAD = """# Every scalar of every GPU
 
 The compute model ([cost_models.md](cost_models.md)) rests on these numbers and on no others. `bench/scalars.py` writes this page from
@@ -19,8 +19,10 @@ The compute model ([cost_models.md](cost_models.md)) rests on these numbers and 
 
 
 def value_text(value):
-    if isinstance(value, dict) and set(value) == {"forward", "backward"}:
-        return f"{value['forward']} / {value['backward']}"
+    if isinstance(value, dict) and {"forward", "backward"} <= set(value):
+        heads = "".join(f", heads of {size} × {rate}" for size, rate in value.get("head_dim", [])
+                        if rate != 1)
+        return f"{value['forward']} / {value['backward']}{heads}"
     if isinstance(value, dict):
         return f"`{value['file']}` × {value['scale']}, within {value['near_distance']}"
     if isinstance(value, list):
@@ -47,6 +49,11 @@ def rows(name):
                 if key in own:
                     cell += f"; {kind}: {value_text(own[key])}"
             yield f"| `{key}` | {cell} | {source} | {entry['chosen_on']} |"
+    for kind in root.get("types", []):
+        for entry in kind.get("sources", []):
+            for key in entry["of"]:
+                yield (f"| {kind['name']}: `{key}` | {value_text(scalars(kind)[key])} | "
+                       f"{entry['source'] or '**no source**'} | {entry['chosen_on']} |")
 
 
 def page():

@@ -50,7 +50,8 @@ NodeCost attention_cost(const ComputeCosts& costs, const Node& node) {
       backward ? scalars.attention_backward[kernel] : scalars.attention_forward[kernel];
   const double sequence = causal_length(costs, node);
   const double length = sequence / (sequence + scalars.attention_length);
-  const double rate = costs.peak_flops * share * length * busy_share(node.parallel, costs.sms);
+  const double rate =
+      costs.peak_flops * share * costs.head_rate * length * busy_share(node.parallel, costs.sms);
   const double memory_ns =
       static_cast<double>(node.bytes) / (scalars.gemm_memory * costs.memory_bytes_per_s) * 1e9;
   // Its rate was found on whole steps and is far below the tensor units': the clock is in it.

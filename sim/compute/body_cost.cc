@@ -8,11 +8,11 @@
 #include "schedules/body/framework/body_framework.h"
 #include "schedules/body/sizes.h"
 #include "sim/compute/bandwidth_cost.h"
+#include "sim/compute/expert_load.h"
 #include "sim/compute/fused_nodes.h"
 #include "sim/compute/power.h"
 #include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
-#include "sim/formulas/expert_load.h"
 #include "sim/formulas/packed_documents.h"
 
 namespace rehearse::sim {
@@ -56,7 +56,7 @@ struct Totals {
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
   double imbalanced_ns = 0;  // of compute_ns: what the busiest rank does beyond the mean
   double shared_ns = 0;      // compute_ns while all workers of a CPU compute
-  std::array<double, kNumCostLevels> level_ns{};
+  RestsOn rests_on;
   std::vector<Demand> demands;  // share * ns until divided by the body's time
 };
 
@@ -127,7 +127,7 @@ class Pricer {
   void count(const NodeCost& cost) {
     totals_.compute_ns += cost.ns;
     totals_.shared_ns += cost.ns * cost.shared;
-    totals_.level_ns[static_cast<std::size_t>(cost.level)] += cost.ns;
+    totals_.rests_on.add(cost.level, cost.table, cost.ns);
   }
 
   void collective(const Node& node, std::size_t i) {
@@ -152,9 +152,12 @@ class Pricer {
     }
   }
 
+  void communicates(std::size_t i, double ns) {
+    totals_.rests_on.add(levels_[i], collective_table(levels_[i]), ns);
+  }
   void expose(std::size_t i, double ns) {
     totals_.exposed_ns += ns;
-    totals_.level_ns[static_cast<std::size_t>(levels_[i])] += ns;
+    communicates(i, ns);
   }
 
   // Our executor runs nodes up to `until` while the collective is under way: a device on a stream
@@ -168,7 +171,7 @@ class Pricer {
     const Hidden out = hide(ns_[at], room, costs_.scalars.dispatch_slowdown);
     expose(at, out.exposed);
     totals_.contention_ns += out.contention;
-    totals_.level_ns[static_cast<std::size_t>(levels_[at])] += out.contention;
+    communicates(at, out.contention);
   }
 
   void hide_ring(std::span<const Node> nodes, std::size_t at) {
@@ -201,7 +204,7 @@ class Pricer {
         const Hidden out = hide(hidden, room, costs_.scalars.hidden_contention);
         expose(last, whole - hidden + out.exposed);
         totals_.contention_ns += out.contention;
-        totals_.level_ns[static_cast<std::size_t>(levels_[last])] += out.contention;
+        communicates(last, out.contention);
       }
       begin = end;
     }
@@ -243,6 +246,18 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
   if (cpu) costs.measured.emplace(*cluster.calibration);
 }
 
+// The rate at `head_dim`: straight in its logarithm between measured sizes, the nearest beyond.
+double head_rate(const std::vector<HeadDimRate>& rates, double head_dim) {
+  if (rates.empty() || head_dim <= 0) return 1;
+  const auto above = std::ranges::lower_bound(rates, head_dim, {}, &HeadDimRate::head_dim);
+  if (above == rates.begin()) return above->rate;
+  const auto below = above - 1;
+  if (above == rates.end()) return below->rate;
+  const double share =
+      std::log(head_dim / below->head_dim) / std::log(above->head_dim / below->head_dim);
+  return below->rate + share * (above->rate - below->rate);
+}
+
 ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalars scalars) {
   const Plan& plan = layout.plan;
   ComputeCosts costs{.scalars = std::move(scalars)};
@@ -254,7 +269,11 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   if (type == ComputeType::Nvfp4 && cluster.gpu.peaks.nvfp4 && costs.fp8) {
     costs.fp8_factor = *cluster.gpu.peaks.nvfp4 / *cluster.gpu.peaks.fp8;
   }
-  // 8-bit products are priced as a multiple of the 16-bit ones: all else stays in 16 bit.
+  costs.quantised = type == ComputeType::Nvfp4   ? MeasuredTable::Nvfp4Products
+                    : type == ComputeType::Mxfp8 ? MeasuredTable::BlockFp8Products
+                                                 : MeasuredTable::Fp8Products;
+  if (costs.fp8) costs.quantised_peak_flops = cluster.peak_flops(type).value_or(0);
+  // 8-bit products without a table are priced as a multiple of the 16-bit ones, as is attention.
   const ComputeType priced = is_quantized(type) ? ComputeType::Bf16 : type;
   std::optional<double> peak = cluster.peak_flops(priced);
   if (!peak) peak = cluster.peak_flops(ComputeType::Fp16);
@@ -265,9 +284,14 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   costs.sms = std::max(1, cluster.gpu.sm_count);
   costs.attention = plan.attention_kernel;
   costs.sequence = plan.sequence_length;
-  costs.busiest_attention = busiest_documents(
-      plan.document_scale(), plan.sequence_length, plan.data_parallel,
-      std::int64_t{plan.microbatches()} * plan.micro_batch, plan.document_maximum);
+  // Scores go over head_dim columns, their sums over value_dim: half of the work each.
+  const std::int64_t columns = layout.shape.head_dim + layout.shape.value_dim;
+  costs.head_rate =
+      head_rate(costs.scalars.head_dims[static_cast<std::size_t>(plan.attention_kernel)],
+                static_cast<double>(columns) / 2);
+  costs.busiest_attention =
+      busiest_documents(plan.document_length, plan.sequence_length, plan.data_parallel,
+                        std::int64_t{plan.microbatches()} * plan.micro_batch);
   costs.correction = cluster.correction;
   const RowsOfExperts rows =
       balance_of(layout).rows(static_cast<double>(layout.shape.experts.tokens));
@@ -316,8 +340,8 @@ double clock_of(const Cluster& cluster, const Layout& layout, const ComputeCosts
   return sustained_clock(costs.scalars, use, cluster.gpu.tdp_w);
 }
 
-CostLevel main_level(const std::array<double, kNumCostLevels>& level_ns) {
-  return static_cast<CostLevel>(std::ranges::max_element(level_ns) - level_ns.begin());
+CostLevel main_level(const RestsOn& times) {
+  return static_cast<CostLevel>(std::ranges::max_element(times.level) - times.level.begin());
 }
 
 }  // namespace
@@ -336,7 +360,7 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
     const auto computes = static_cast<double>((body->time - body->communicating).value);
     computing += computes;
     shared += computes * body->shared;
-    for (std::size_t i = 0; i < kNumCostLevels; ++i) total.level_ns[i] += body->level_ns[i];
+    total.rests_on.add(body->rests_on, 1);
     const double ns = static_cast<double>(body->time.value);
     time += ns;
     for (const Demand& demand : body->demands) {
@@ -350,7 +374,7 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
   }
   if (computing > 0) total.shared = shared / computing;
   for (Demand& demand : total.demands) demand.share = time > 0 ? demand.share / time : 0;
-  total.level = main_level(total.level_ns);
+  total.level = main_level(total.rests_on);
   return total;
 }
 
@@ -388,8 +412,8 @@ BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {
                 .imbalanced = to_nanoseconds(totals.imbalanced_ns),
                 .host = to_nanoseconds(host),
                 .collectives = to_nanoseconds(totals.collective_ns),
-                .level = main_level(totals.level_ns),
-                .level_ns = totals.level_ns,
+                .level = main_level(totals.rests_on),
+                .rests_on = totals.rests_on,
                 .flops = totals.flops,
                 .shared = totals.compute_ns > 0 ? totals.shared_ns / totals.compute_ns : 1,
                 .demands = std::move(totals.demands)};

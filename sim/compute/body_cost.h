@@ -16,6 +16,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/compute/compute_cost.h"
 #include "sim/cost/cost.h"
+#include "sim/cost/rests_on.h"
 
 namespace rehearse::sim {
 
@@ -45,9 +46,9 @@ struct BodyCost {
   Nanoseconds host{};         // the host thread's work. Already inside `time`: a Cost made of this
                               //   has host = 0
   Nanoseconds collectives{};  // all of its own collectives, hidden ones too
-  CostLevel level = CostLevel::Formula;           // the level that most of the time rests on
-  std::array<double, kNumCostLevels> level_ns{};  // `device` by level [ns]
-  double flops = 0;   // of matrix products and attention, recomputation included
+  CostLevel level = CostLevel::Formula;  // the level that most of the time rests on
+  RestsOn rests_on;                      // `device` by level and by table [ns]
+  double flops = 0;                      // of matrix products and attention, recomputation included
   double shared = 1;  // a CPU: time of its computing while all workers compute, over it alone
   std::vector<Demand> demands;  // shares averaged over `time`
 };

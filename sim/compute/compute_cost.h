@@ -31,10 +31,14 @@ struct ComputeCosts {
   bool fuses = false;                    // our executor on a GPU (fused_nodes.h)
   bool fp8 = false;                      // nodes with fp8 run in 8 bit, or in 4
   double fp8_factor = 1;                 // rate of their products over those in 8 bit
-  std::int64_t sequence = 0;             // of attention, for its length term [tokens]
-  double busiest_attention = 1;          // of packed documents: the busiest rank's over the mean's
-  AttentionSize attention_size;          // of one rank of our executor
-  std::int64_t drops_scores_of = 0;      // its columns of a head's key and value; 0: drops none
+  // The table that such products are in, and the dense peak that its fractions are of.
+  MeasuredTable quantised = MeasuredTable::Fp8Products;
+  double quantised_peak_flops = 0;
+  std::int64_t sequence = 0;         // of attention, for its length term [tokens]
+  double head_rate = 1;              // of attention, by the size of its heads
+  double busiest_attention = 1;      // of packed documents: the busiest rank's over the mean's
+  AttentionSize attention_size;      // of one rank of our executor
+  std::int64_t drops_scores_of = 0;  // its columns of a head's key and value; 0: drops none
   // Our executor's attention was measured there: its points come before the formula.
   std::optional<MeasuredAttention> measured_attention;
   // A CPU with tables of its own kernels: they come first, the rest of this only where they are
@@ -49,6 +53,7 @@ struct ComputeCosts {
 struct NodeCost {
   double ns = 0;
   CostLevel level = CostLevel::Formula;
+  MeasuredTable table = MeasuredTable::None;
   double tensor_ns = 0;  // of `ns` at full clock: what the clock divides
   double flops16 = 0;    // FLOPs in units of one 16-bit FLOP's energy
   double shared = 1;     // its time while every worker of a CPU computes, over `ns`

@@ -13,9 +13,9 @@ double ceil_divide(std::int64_t a, std::int64_t b) {
   return static_cast<double>(whole);
 }
 
-bool same_kind(const GemmEfficiency& point, const Node& node, bool fp8) {
-  return point.fp8 == fp8 && point.accumulate == (node.role() == GemmRole::WeightGradient) &&
-         point.batched == (node.batch > 1);
+// Grouped products are one call each, dealt to a few streams: so many share the SMs.
+std::int64_t together(const KernelScalars& scalars, const Node& node) {
+  return std::min(node.batch, static_cast<std::int64_t>(scalars.grouped_streams));
 }
 
 }  // namespace
@@ -35,7 +35,11 @@ double tile_wave_efficiency(const KernelScalars& scalars, std::int32_t sms, std:
   return best / (1 + scalars.gemm_prologue / static_cast<double>(k));
 }
 
-TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node, bool fp8) {
+TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
+                                 MeasuredTable table) {
+  const GemmTable& of = scalars.gemm_tables[static_cast<std::size_t>(table)];
+  const bool accumulate = node.role() == GemmRole::WeightGradient && !of.for_weight_gradients;
+  const bool batched = node.batch > 1;
   struct Near {
     double distance = 0, fraction = 0;
   };
@@ -45,10 +49,11 @@ TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
   const auto log_of = [](std::int64_t x) { return std::log(static_cast<double>(x)); };
   const double m = log_of(node.m), n = log_of(node.n), k = log_of(node.k);
   for (const GemmEfficiency& point : scalars.gemm_points) {
-    if (!same_kind(point, node, fp8)) continue;
+    if (point.table != table || point.accumulate != accumulate || point.batched != batched)
+      continue;
     const double dm = m - point.ln_m, dn = n - point.ln_n, dk = k - point.ln_k;
     const double distance = dm * dm + dn * dn + dk * dk;
-    if (distance >= scalars.near_distance) continue;
+    if (distance >= of.near_distance) continue;
     if (distance == 0) return {.fraction = point.fraction, .exact = true};
     // Insert into the sorted few; equal distances keep the order of the table.
     std::size_t at = count;
@@ -74,6 +79,7 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
       static_cast<double>(node.bytes) / (scalars.gemm_memory * costs.memory_bytes_per_s) * 1e9;
   NodeCost cost{.level = scalars.level, .flops16 = node.flops * (fp8 ? scalars.fp8_energy : 1)};
   double peak = costs.peak_flops * (fp8 ? scalars.fp8_rate * costs.fp8_factor : 1);
+  const bool gradient = node.role() == GemmRole::WeightGradient;
   double fraction = 0;
   if (!costs.tensor_cores) {
     fraction = scalars.gemm_sustained;
@@ -81,19 +87,22 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
     fraction = scalars.batched_sustained;
     cost.level = scalars.level_of(scalars.batched_assumed);
   } else {
-    TableEfficiency table;
-    // A table in 16 bit says nothing about 8 bit; its points are fractions of the 16-bit peak.
-    table = table_efficiency(scalars, node, fp8);
+    // A table in 16 bit says nothing about 8 bit: each has the points and the peak of its type.
+    const MeasuredTable type = fp8 ? costs.quantised : MeasuredTable::Products;
+    const TableEfficiency table = table_efficiency(scalars, node, type);
+    bool measured_gradient = false;
     if (table.fraction > 0) {
       fraction = table.fraction;
+      if (fp8) peak = costs.quantised_peak_flops;
       cost.level = table.exact ? CostLevel::Measured : CostLevel::Interpolated;
+      cost.table = type;
+      measured_gradient = !scalars.gemm_tables[static_cast<std::size_t>(type)].for_weight_gradients;
     } else {
-      fraction = scalars.gemm_sustained *
-                 tile_wave_efficiency(scalars, costs.sms, node.m, node.n, node.k, node.batch);
+      fraction = scalars.gemm_sustained * tile_wave_efficiency(scalars, costs.sms, node.m, node.n,
+                                                               node.k, together(scalars, node));
     }
     // Tables with accumulation hold weight gradients themselves.
-    if (node.role() == GemmRole::WeightGradient && table.fraction <= 0)
-      peak /= scalars.weight_gradient;
+    if (gradient && !measured_gradient) peak /= scalars.weight_gradient;
   }
   const double tensor_ns = node.flops / (peak * fraction) * 1e9;
   cost.tensor_ns = std::max(tensor_ns, memory_ns);

@@ -15,14 +15,14 @@ namespace rehearse::sim {
 double tile_wave_efficiency(const KernelScalars& scalars, std::int32_t sms, std::int64_t m,
                             std::int64_t n, std::int64_t k, std::int64_t batch);
 
-// Efficiency read from measured points of the same kind (role, 8 or 16 bit); `fraction` 0: none
-// near.
+// Efficiency read from measured points of `table` of the node's role; `fraction` 0: none near.
 struct TableEfficiency {
   double fraction = 0;
   bool exact = false;
 };
 // The four nearest points in (ln m, ln n, ln k) within near_distance, weights 1 / (d^2 + 0.02).
-TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node, bool fp8);
+TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
+                                 MeasuredTable table);
 
 NodeCost gemm_cost(const ComputeCosts& costs, const Node& node);
 

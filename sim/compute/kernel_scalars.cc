@@ -37,6 +37,7 @@ constexpr ScalarRow kScalars[] = {
      &S::block_fp8_weight_gradient_prologue, 0, 1e4},
     {"matrix_products", "kernel_us", &S::kernel_us, 0, 1e3},
     {"matrix_products", "near_distance", &S::near_distance, 0, 100},
+    {"matrix_products", "grouped_streams", &S::grouped_streams, 1, 1024},
     {"attention", "half_rate_tokens", &S::attention_length, 0, 1e6},
     {"power", "idle_w", &S::power_idle_w, 0, 1e4},
     {"power", "pj_per_flop", &S::pj_per_flop, 0, 1e3},
@@ -60,19 +61,51 @@ constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {
 // Attention in separate kernels has no rate of its own.
 constexpr auto kFirstFused = static_cast<std::size_t>(AttentionKernel::Flash1);
 
+struct TableKey {
+  std::string_view key;
+  MeasuredTable table;
+};
+constexpr TableKey kTables[] = {
+    {"table", MeasuredTable::Products},
+    {"table_fp8", MeasuredTable::Fp8Products},
+    {"table_fp8_block", MeasuredTable::BlockFp8Products},
+    {"table_nvfp4", MeasuredTable::Nvfp4Products},
+};
+
+MeasuredTable table_of(ComputeType type) {
+  switch (type) {
+    case ComputeType::Fp8:
+      return MeasuredTable::Fp8Products;
+    case ComputeType::Mxfp8:
+      return MeasuredTable::BlockFp8Products;
+    case ComputeType::Nvfp4:
+      return MeasuredTable::Nvfp4Products;
+    default:
+      return MeasuredTable::Products;
+  }
+}
+
+// A table that a kernels file names. Read once it is known that no GPU type names another.
+struct NamedTable {
+  std::string path;
+  double scale = 1;
+};
+using NamedTables = std::array<NamedTable, kNumMeasuredTables>;
+
 GemmEfficiency efficiency_of(const GemmPoint& point) {
   return {.ln_m = std::log(static_cast<double>(point.m)),
           .ln_n = std::log(static_cast<double>(point.n)),
           .ln_k = std::log(static_cast<double>(point.k)),
           .fraction = point.fraction_of_peak,
-          .fp8 = point.type == ComputeType::Fp8,
+          .table = table_of(point.type),
           .accumulate = point.accumulate,
           .batched = point.batch > 1};
 }
 
 class Reader {
  public:
-  Reader(KernelScalars& out, const std::string& path) : out_(out), report_(path) {}
+  Reader(KernelScalars& out, const std::string& path, NamedTables* tables = nullptr)
+      : out_(out), report_(path), tables_(tables) {}
 
   bool ok() const { return report_.ok(); }
   const Error& error() const { return report_.error(); }
@@ -88,6 +121,7 @@ class Reader {
         report_.fail(type.line, "types.name", "a text is missing");
       } else if (gpu.starts_with(name->text)) {
         members(type);
+        sources(type);
       }
     }
   }
@@ -133,6 +167,7 @@ class Reader {
         out_.attention_assumed[i] = assumed;
       }
     }
+    if (name == "matrix_products.sustained_fraction") out_.gemm_assumed = assumed;
     if (name == "matrix_products.batched_fraction") out_.batched_assumed = assumed;
   }
 
@@ -150,8 +185,8 @@ class Reader {
         attention(member);
       } else if (member.key == "tiles") {
         tiles(member);
-      } else if (member.key == "table") {
-        table(member);
+      } else if (const TableKey* key = table_key(member.key)) {
+        table(member, key->table);
       } else {
         scalar(section.key, member);
       }
@@ -185,6 +220,9 @@ class Reader {
         report_.fail(member.line, "attention." + member.key, "needs forward and backward");
         return;
       }
+      if (const JsonValue* rates = member.value.given("head_dim")) {
+        head_dims(*rates, "attention." + member.key + ".head_dim", out_.head_dims[i]);
+      }
       out_.attention_forward[i] = number(*forward, "attention." + member.key, 0.001, 1);
       out_.attention_backward[i] = number(*backward, "attention." + member.key, 0.001, 1);
       return;
@@ -207,45 +245,40 @@ class Reader {
     if (out_.tiles.empty()) report_.fail(member.line, "matrix_products.tiles", "is empty");
   }
 
+  // [[head_dim, rate], ...], ascending.
+  void head_dims(const JsonValue& list, const std::string& name, std::vector<HeadDimRate>& out) {
+    out.clear();
+    for (const JsonValue& item : list.items) {
+      if (item.items.size() != 2) return report_.fail(item.line, name, "needs [head_dim, rate]");
+      const double above = out.empty() ? 1 : out.back().head_dim;
+      out.push_back({.head_dim = number(item.items[0], name, above, 4096),
+                     .rate = number(item.items[1], name, 0.01, 10)});
+    }
+  }
+
+  static const TableKey* table_key(std::string_view key) {
+    const auto* const found = std::ranges::find(kTables, key, &TableKey::key);
+    return found == std::end(kTables) ? nullptr : found;
+  }
+
   // A file of measured products beside this one: points of the GPU type, not of one machine.
-  void table(const JsonMember& member) {
-    out_.gemm_points.clear();
+  void table(const JsonMember& member, MeasuredTable of) {
+    const std::string name = "matrix_products." + member.key;
     const JsonValue* file = member.value.given("file");
     const JsonValue* scale = member.value.given("scale");
     const JsonValue* near = member.value.given("near_distance");
-    if (file == nullptr || scale == nullptr || near == nullptr) {
-      report_.fail(member.line, "matrix_products.table", "needs file, scale and near_distance");
+    const JsonValue* gradients = member.value.given("for_weight_gradients");
+    if (file == nullptr || scale == nullptr || near == nullptr || tables_ == nullptr) {
+      report_.fail(member.line, name, "needs file, scale and near_distance");
       return;
     }
-    out_.near_distance = number(*near, "matrix_products.table.near_distance", 0, 100);
-    const double factor = number(*scale, "matrix_products.table.scale", 0.01, 2);
-    const std::filesystem::path path =
-        std::filesystem::path(report_.path()).parent_path() / file->text;
-    const Result<JsonValue> root = read_json(path.string());
-    if (!root) {
-      report_.fail(member.line, "matrix_products.table.file", root.error().message);
-      return;
-    }
-    const JsonValue* rows = root.value().given("rows");
-    if (rows == nullptr) return;
-    out_.gemm_points.reserve(rows->items.size());
-    for (const JsonValue& row : rows->items) {
-      if (row.items.size() != 6) {
-        report_.fail(row.line, path.filename().string(), "a row needs six columns");
-        return;
-      }
-      const std::string name = path.filename().string();
-      const GemmPoint point{.m = row.items[0].integer,
-                            .n = row.items[1].integer,
-                            .k = row.items[2].integer,
-                            .accumulate = row.items[4].boolean,
-                            .fraction_of_peak = factor * number(row.items[5], name, 1e-6, 1)};
-      if (point.m < 1 || point.n < 1 || point.k < 1) {
-        report_.fail(row.line, name, "m, n and k must be at least 1");
-        return;
-      }
-      out_.gemm_points.push_back(efficiency_of(point));
-    }
+    out_.gemm_tables[static_cast<std::size_t>(of)] = {
+        .file = file->text,
+        .near_distance = number(*near, name + ".near_distance", 0, 100),
+        .for_weight_gradients = gradients != nullptr && gradients->boolean};
+    const std::filesystem::path folder = std::filesystem::path(report_.path()).parent_path();
+    (*tables_)[static_cast<std::size_t>(of)] = {.path = (folder / file->text).string(),
+                                                .scale = number(*scale, name + ".scale", 0.01, 2)};
   }
 
   double number(const JsonValue& value, const std::string& key, double low, double high) {
@@ -259,15 +292,50 @@ class Reader {
 
   KernelScalars& out_;
   JsonReport report_;
+  NamedTables* tables_;
 };
 
+// Adds the points of a file of measured products.
+Result<> read_table(const NamedTable& table, MeasuredTable of, KernelScalars& out) {
+  const Result<JsonValue> root = read_json(table.path);
+  if (!root) return root.error();
+  JsonReport report(table.path);
+  const JsonValue* rows = root.value().given("rows");
+  if (rows == nullptr) return {};
+  out.gemm_points.reserve(out.gemm_points.size() + rows->items.size());
+  for (const JsonValue& row : rows->items) {
+    if (row.items.size() != 6) {
+      report.fail(row.line, "rows", "a row needs six columns");
+      break;
+    }
+    const double fraction = row.items[5].number;
+    const GemmPoint point{.m = row.items[0].integer,
+                          .n = row.items[1].integer,
+                          .k = row.items[2].integer,
+                          .accumulate = row.items[4].boolean,
+                          .fraction_of_peak = table.scale * fraction};
+    if (point.m < 1 || point.n < 1 || point.k < 1) {
+      report.fail(row.line, "rows", "m, n and k must be at least 1");
+    } else if (!(fraction >= 1e-6 && fraction <= 1)) {
+      report.fail(row.line, "rows", "a fraction must be a number from 1e-06 to 1");
+    }
+    if (!report.ok()) break;
+    GemmEfficiency efficiency = efficiency_of(point);
+    efficiency.table = of;
+    out.gemm_points.push_back(efficiency);
+  }
+  if (!report.ok()) return report.error();
+  return {};
+}
+
 // Applies one file of the kernels directory; false where it does not exist.
-Result<bool> apply_file(const std::string& path, std::string_view gpu, KernelScalars& out) {
+Result<bool> apply_file(const std::string& path, std::string_view gpu, KernelScalars& out,
+                        NamedTables& tables) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return false;
   const Result<JsonValue> root = read_json(path);
   if (!root) return root.error();
-  Reader reader(out, path);
+  Reader reader(out, path, &tables);
   reader.file(root.value(), gpu);
   if (!reader.ok()) return reader.error();
   out.source = path;
@@ -282,23 +350,31 @@ Result<KernelScalars> read_kernel_scalars(const Cluster& cluster) {
 
 Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::string& directory) {
   KernelScalars scalars;
+  NamedTables tables;
   const std::string folder = directory + "/";
-  const Result<bool> defaults = apply_file(folder + "default.json", cluster.gpu.name, scalars);
+  const Result<bool> defaults =
+      apply_file(folder + "default.json", cluster.gpu.name, scalars, tables);
   if (!defaults) return defaults.error();
   if (!defaults.value()) return Error{folder + "default.json: cannot read"};
   const Result<bool> own =
-      apply_file(folder + cluster.gpu.architecture + ".json", cluster.gpu.name, scalars);
+      apply_file(folder + cluster.gpu.architecture + ".json", cluster.gpu.name, scalars, tables);
   if (!own) return own.error();
-  scalars.level = own.value() ? CostLevel::Formula : CostLevel::Datasheet;
+  const bool calibrated = cluster.calibration && !cluster.calibration->gemm.empty();
+  for (std::size_t i = 0; i < tables.size() && !calibrated; ++i) {
+    if (tables[i].path.empty()) continue;
+    const Result<> read = read_table(tables[i], static_cast<MeasuredTable>(i), scalars);
+    if (!read) return read.error();
+  }
+  scalars.level = own.value() && !scalars.gemm_assumed ? CostLevel::Formula : CostLevel::Datasheet;
   if (!own.value() && cluster.gpu.calibration.gemm_typical_fraction) {
     scalars.gemm_sustained = *cluster.gpu.calibration.gemm_typical_fraction;
   }
   if (cluster.calibration) {
     Reader(scalars, cluster.calibration->path).calibration(*cluster.calibration);
-    if (!cluster.calibration->gemm.empty()) {
+    if (calibrated) {
       // Measured on this very machine: as far as interpolation of efficiency holds.
-      scalars.near_distance = 0.5;
-      scalars.gemm_points.clear();
+      const std::string file = std::filesystem::path(cluster.calibration->path).filename().string();
+      for (GemmTable& table : scalars.gemm_tables) table = {.file = file, .near_distance = 0.5};
       for (const GemmPoint& point : cluster.calibration->gemm) {
         scalars.gemm_points.push_back(efficiency_of(point));
       }

@@ -16,6 +16,7 @@
 #include "schedules/scenario/plan.h"
 #include "sim/cluster/cluster.h"
 #include "sim/cost/cost.h"
+#include "sim/cost/rests_on.h"
 
 namespace rehearse::sim {
 
@@ -43,7 +44,22 @@ struct GemmTile {
 struct GemmEfficiency {
   double ln_m = 0, ln_n = 0, ln_k = 0;
   double fraction = 0;  // of the dense peak of its type
-  bool fp8 = false, accumulate = false, batched = false;
+  MeasuredTable table = MeasuredTable::Products;
+  bool accumulate = false, batched = false;
+};
+
+// A file of such products.
+struct GemmTable {
+  std::string file;          // its name; empty: there is none
+  double near_distance = 0;  // points within this squared distance in ln(m, n, k) are interpolated
+  // Its forward products stand for weight gradients too, which take `weight_gradient` as long: it
+  // has none of its own.
+  bool for_weight_gradients = false;
+};
+
+// Rate of attention with heads of `head_dim` over that of heads of 128.
+struct HeadDimRate {
+  double head_dim = 128, rate = 1;
 };
 
 struct KernelScalars {
@@ -63,14 +79,18 @@ struct KernelScalars {
   double block_fp8 = 0, block_fp8_prologue = 0;
   double block_fp8_weight_gradient = 0, block_fp8_weight_gradient_prologue = 0;
   double kernel_us = 0;  // device time that every kernel costs on top
+  // Grouped products are one call each, dealt to so many streams: their tiles share the SMs.
+  double grouped_streams = 1;
   std::vector<GemmTile> tiles;
-  // Measured points within this squared distance in ln(m, n, k) are interpolated.
-  double near_distance = 0;
+  double near_distance = 0;                               // of tables that do not say it
+  std::array<GemmTable, kNumMeasuredTables> gemm_tables;  // by MeasuredTable
   std::vector<GemmEfficiency> gemm_points;  // of the GPU type, or of the calibration instead
 
   // Fused attention: share of the peak for long sequences, by kernel generation.
   std::array<double, 5> attention_forward{}, attention_backward{};  // by AttentionKernel
   double attention_length = 0;  // tokens at which half of that is reached
+  // By AttentionKernel; ascending, empty: every size of head has one rate.
+  std::array<std::vector<HeadDimRate>, 5> head_dims;
 
   std::array<double, kNumMemoryClasses> memory{};  // share of the bandwidth
 
@@ -78,7 +98,7 @@ struct KernelScalars {
   // the level Datasheet.
   std::array<bool, kNumMemoryClasses> memory_assumed{};
   std::array<bool, 5> attention_assumed{};  // by AttentionKernel
-  bool batched_assumed = false;
+  bool gemm_assumed = false, batched_assumed = false;
   CostLevel level_of(bool assumed) const { return assumed ? CostLevel::Datasheet : level; }
 
   // Power (docs/cost_models.md, "Power").

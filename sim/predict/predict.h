@@ -85,6 +85,8 @@ struct Prediction {
   FlopsConvention flops_convention = FlopsConvention::Megatron;
   std::optional<double> peak_flops;                 // of one GPU in precision.compute
   std::array<double, kNumCostLevels> confidence{};  // shares, sum 1
+  // Measured tables that a part of the time was read from, by their files' names.
+  std::vector<std::pair<std::string, double>> tables;
   double error_band = 0;  // half the width of the band, relative; of a CPU to either side
   Band band;              // what the errors of validated steps say of this one
   double scatter = 0;     // of the measurements that it rests on (calibration.h)

@@ -48,9 +48,8 @@ class LongerCosts {
     }
     cost.demand_end = static_cast<std::int32_t>(table.demands.size());
     table.costs.push_back(cost);
-    pricing_.level_share.push_back(std::array(pricing_.level_share[than]));
+    pricing_.rests_on.push_back(RestsOn(pricing_.rests_on[than]));
     pricing_.traffic.push_back(std::vector(pricing_.traffic[than]));
-    pricing_.host_bound.push_back(bool{pricing_.host_bound[than]});
     return static_cast<std::int32_t>(table.costs.size()) - 1;
   }
 

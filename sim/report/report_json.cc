@@ -40,8 +40,6 @@ Json memory_json(const Prediction& p) {
                {"host_bytes", m.host},
                {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)},
                {"near_capacity", m.near_capacity()},
-               {"verdict", name_of(m.verdict())},
-               {"bad_day", Json::parse(bad_day_json(m))},
                {"instead", Json::parse(instead_json(m))}};
   Json ranks = Json::array();
   const std::size_t classes = p.schedule.rows.size() / m.ranks.size();
@@ -170,6 +168,9 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
     confidence[std::string(name_of(static_cast<CostLevel>(l)))] = p.confidence[l];
   }
+  Json tables = Json::array();
+  for (const auto& [file, share] : p.tables) tables.push_back({{"file", file}, {"share", share}});
+  confidence["tables"] = std::move(tables);
   confidence["error_band"] = p.error_band;
   add_band(confidence, p);
   if (p.scatter > 0) confidence["scatter"] = p.scatter;

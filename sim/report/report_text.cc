@@ -29,6 +29,17 @@ constexpr std::array<std::string_view, kNumCostLevels> kLevelWords{
 
 constexpr std::size_t kMostSources = 3;  // that are named
 
+// Which part of the time rests on which measured table.
+std::string tables_text(const Prediction& p) {
+  std::string text;
+  for (const auto& [file, share] : p.tables) {
+    if (share < 0.005) continue;
+    text += fmt::format("{}{:.0f} % {}", text.empty() ? "\nmeasured tables: " : ", ", 100 * share,
+                        file);
+  }
+  return text;
+}
+
 std::string joules(double j) {
   if (j >= 1e9) return fmt::format("{:.1f} GJ", j * 1e-9);
   if (j >= 1e6) return fmt::format("{:.1f} MJ", j * 1e-6);
@@ -154,7 +165,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                       cluster.name.empty() ? cluster.id : cluster.name);
   text += "  " + step_line(plan) + "\n";
   text += order_line(p.plan, p.choice) + "\n";
-  text += misfit_text(p) + tight_text(p);
+  text += misfit_text(p);
   text += fmt::format("step time       {:>12}   ({} tokens/s, {} per GPU)\n", seconds(p.step_s),
                       with_commas(p.tokens_per_s), with_commas(p.tokens_per_s / p.gpus));
   text += band_lines(p);
@@ -198,6 +209,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
     text += fmt::format("; {:.2f} USD per step, {:.0f} per 10^9 tokens", usd,
                         usd * 1e9 / static_cast<double>(plan.global_batch * plan.sequence_length));
   }
+  text += tables_text(p);
   if (p.scatter > kDoubtfulScatter) {
     text += fmt::format(
         "\ndoubtful: equal measurements of this machine lay {:.0f} % apart; calibrate it again "

@@ -66,8 +66,7 @@ class Pricer {
   }
   // `waits`: exchanges are idle time of the op (a body's), not the op itself.
   std::int32_t add_on_workers(const WorkerUse& use, bool waits, CostLevel level,
-                              std::array<double, kNumCostLevels> share,
-                              std::vector<Traffic> traffic) {
+                              const RestsOn& share, std::vector<Traffic> traffic) {
     const Demand workers{ResourceId{out_.table.num_resources - 1}, use.share};
     return add({.time = {use.computing_ns + use.exchanging_ns},
                 .communicating = {waits ? use.exchanging_ns : 0},
@@ -75,28 +74,27 @@ class Pricer {
                {&workers, 1}, share, std::move(traffic));
   }
 
-  std::int32_t add(Cost cost, std::span<const Demand> demands,
-                   std::array<double, kNumCostLevels> share, std::vector<Traffic> traffic) {
+  std::int32_t add(Cost cost, std::span<const Demand> demands, const RestsOn& share,
+                   std::vector<Traffic> traffic) {
     cost.demand_begin = static_cast<std::int32_t>(out_.table.demands.size());
     out_.table.demands.insert(out_.table.demands.end(), demands.begin(), demands.end());
     cost.demand_end = static_cast<std::int32_t>(out_.table.demands.size());
     out_.table.costs.push_back(cost);
-    out_.level_share.push_back(share);
+    out_.rests_on.push_back(share);
     out_.traffic.push_back(std::move(traffic));
-    out_.host_bound.push_back(false);
     return static_cast<std::int32_t>(out_.table.costs.size()) - 1;
   }
-  static std::array<double, kNumCostLevels> all(CostLevel level) {
-    std::array<double, kNumCostLevels> share{};
-    share[static_cast<std::size_t>(level)] = 1;
+  static RestsOn all(CostLevel level, MeasuredTable table = MeasuredTable::None) {
+    RestsOn share;
+    share.add(level, table, 1);
     return share;
   }
   std::int32_t add_body(const BodyCost& body, std::vector<Traffic> traffic) {
-    std::array<double, kNumCostLevels> share = body.level_ns;
-    double sum = 0;
-    for (const double part : share) sum += part;
-    for (double& part : share) part = sum > 0 ? part / sum : 0;
-    if (sum <= 0) share = all(body.level);
+    RestsOn share = all(body.level);
+    if (const double sum = body.rests_on.sum(); sum > 0) {
+      share = {};
+      share.add(body.rests_on, 1 / sum);
+    }
     if (on_workers()) {
       const bool tensor = plan_.tensor_parallel > 1;
       const WorkerUse use =
@@ -106,14 +104,11 @@ class Pricer {
       return add_on_workers(use, true, body.level, share, std::move(traffic));
     }
     // Bodies are priced on row 0's links; every row has links of its own, if it has them at all.
-    const std::int32_t cost = add({.time = body.time,
-                                   .communicating = body.communicating,
-                                   .imbalanced = body.imbalanced,
-                                   .level = body.level},
-                                  moved_to(links_, body.demands), share, std::move(traffic));
-    out_.host_bound.back() = static_cast<double>(body.host.value) >
-                             Pricing::kHostNear * static_cast<double>(body.device.value);
-    return cost;
+    return add({.time = body.time,
+                .communicating = body.communicating,
+                .imbalanced = body.imbalanced,
+                .level = body.level},
+               moved_to(links_, body.demands), share, std::move(traffic));
   }
 
   std::int32_t compute_cost(const Op& op) {
@@ -235,13 +230,14 @@ class Pricer {
                                    : in_row == RowMembers::Ranks ? ranks()
                                                                  : shape.ranks;
       return add_on_workers(use_of(0, 1, cost.time.value, members, shape.processes), false,
-                            cost.level, all(cost.level), std::move(traffic));
+                            cost.level, all(cost.level, collective_table(cost.level)),
+                            std::move(traffic));
     }
     const bool beside = op.stream != Stream::Compute;
     return add({.time = cost.time,
                 .slowdown = beside ? compute_.scalars().overlap_slowdown : 0.0,
                 .level = cost.level},
-               cost.demands, all(cost.level), std::move(traffic));
+               cost.demands, all(cost.level, collective_table(cost.level)), std::move(traffic));
   }
 
   // Gradients are flattened, cast to fp32, divided, summed whole and copied back: 24 B per

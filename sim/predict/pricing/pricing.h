@@ -6,7 +6,6 @@
 // on placed groups (topology). Knows nothing of order or time of day.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "schedules/scenario/layout.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/cost.h"
+#include "sim/cost/rests_on.h"
 #include "sim/network/topology.h"
 
 namespace rehearse::sim {
@@ -33,12 +33,8 @@ struct Traffic {
 
 struct Pricing {
   CostTable table;
-  std::vector<std::array<double, kNumCostLevels>> level_share;  // per cost: of its time, sum 1
-  std::vector<std::vector<Traffic>> traffic;                    // per cost
-  // Per cost: a body that the host issues hardly faster than the device works it off
-  // (host / device above kHostNear).
-  std::vector<bool> host_bound;
-  static constexpr double kHostNear = 0.8;
+  std::vector<RestsOn> rests_on;              // per cost: shares of its time
+  std::vector<std::vector<Traffic>> traffic;  // per cost
 };
 
 // REQUIRES: `schedule` is lowered from `layout`; the compute model is of the same.

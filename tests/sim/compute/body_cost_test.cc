@@ -142,7 +142,7 @@ TEST(BodyCost, ADispatchHidesBehindTheSharedExpertsProducts) {
 TEST(BodyCost, LevelsAddUpToTheDeviceTime) {
   const BodyCost cost = layer_cost(gpt(1, 6144, 64), megatron_plan(4), Direction::Backward);
   double sum = 0;
-  for (const double ns : cost.level_ns) sum += ns;
+  for (const double ns : cost.rests_on.level) sum += ns;
   EXPECT_NEAR(sum, static_cast<double>(cost.device.value), 1);
   EXPECT_EQ(cost.level, CostLevel::Formula);
 }

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tests/sim/compute/compute_fixture.h"
 
@@ -121,6 +123,67 @@ TEST(Gemm, EightBitProductsRunAtTheirOwnRate) {
   EXPECT_DOUBLE_EQ(gemm_cost(costs, node).flops16, 0.6 * node.flops);
 }
 
+// Of the tables that GPUs of today are read from (their README's errors are of shapes that took no
+// part in choosing; here each of 300 that were chosen because they interpolate badly is left out).
+TEST(Gemm, LeftOutPointsOfTheBlackwellTablesAreInterpolated) {
+  for (const char* name : {"B200-SXM-180GB", "GB200-186GB", "B300-SXM-270GB", "GB300-288GB"}) {
+    Cluster cluster = h100_node();
+    cluster.gpu.name = name;
+    cluster.gpu.architecture = "blackwell";
+    const KernelScalars all = read_kernel_scalars(cluster, kKernels).value();
+    std::vector<double> errors;
+    for (const GemmEfficiency& point : all.gemm_points) {
+      const auto whole = [](double ln) { return std::llround(std::exp(ln)); };
+      const Node node = product(whole(point.ln_m), whole(point.ln_n), whole(point.ln_k));
+      if (point.table != MeasuredTable::Products || node.m < 2048 || node.n < 1024 || node.k < 1024)
+        continue;
+      KernelScalars without = all;
+      std::erase_if(without.gemm_points, [&](const GemmEfficiency& other) {
+        return other.ln_m == point.ln_m && other.ln_n == point.ln_n && other.ln_k == point.ln_k;
+      });
+      const double found = table_efficiency(without, node, MeasuredTable::Products).fraction;
+      if (found > 0) errors.push_back(std::abs(found / point.fraction - 1));
+    }
+    ASSERT_GT(errors.size(), 100U) << name;
+    std::ranges::sort(errors);
+    RecordProperty(name, std::to_string(errors[errors.size() / 2]));
+    EXPECT_LE(errors[errors.size() / 2], 0.08) << name;
+  }
+}
+
+// A table without accumulating products stands for weight gradients too, 1.04 of the time; 8 bit
+// has a table of its own, whose fractions are of the peak in 8 bit.
+TEST(Gemm, ATableOfItsOwnTypePricesEightBit) {
+  Cluster cluster = h100_node();
+  cluster.gpu.name = "GB200-186GB";
+  cluster.gpu.architecture = "blackwell";
+  ComputeCosts costs = costs_of(cluster, true);
+  Node node = product(4096, 4096, 4096);
+  const NodeCost wide = gemm_cost(costs, node);
+  EXPECT_EQ(wide.table, MeasuredTable::Products);
+  const NodeCost gradient = gemm_cost(costs, product(4096, 4096, 4096, GemmRole::WeightGradient));
+  EXPECT_NEAR((gradient.ns - 3e3) / (wide.ns - 3e3), 1.04, 1e-6);
+  node.fp8 = costs.fp8 = true;
+  costs.quantised_peak_flops = 2 * costs.peak_flops;
+  const NodeCost narrow = gemm_cost(costs, node);
+  EXPECT_EQ(narrow.table, MeasuredTable::Fp8Products);
+  EXPECT_GT((wide.ns - 3e3) / (narrow.ns - 3e3), 1.6);
+  EXPECT_LT((wide.ns - 3e3) / (narrow.ns - 3e3), 2.1);
+}
+
+// Experts' products are one call each on four streams: 64 experts leave as many SMs idle as 4.
+TEST(Gemm, OnlyFourExpertsShareAWave) {
+  const ComputeCosts costs = costs_of(h100_node(), false);
+  const auto time_of = [&](std::int64_t experts) {
+    Node grouped = product(128, 2048, 2048);
+    grouped.batch = experts;
+    grouped.flops *= static_cast<double>(experts);
+    return gemm_cost(costs, grouped).ns - 3e3;
+  };
+  EXPECT_NEAR(time_of(64), 16 * time_of(4), 1);
+  EXPECT_LT(time_of(4), 4 * time_of(1));
+}
+
 // The whole table against formula and interpolation, each point left out in turn: the bands that
 // docs/cost_models.md states.
 TEST(Gemm, LeftOutPointsOfTheTableAreFoundWithinTheStatedBands) {
@@ -133,12 +196,12 @@ TEST(Gemm, LeftOutPointsOfTheTableAreFoundWithinTheStatedBands) {
     const std::int64_t m = whole(point.ln_m), n = whole(point.ln_n), k = whole(point.ln_k);
     if (m < 512) continue;  // training shapes
     KernelScalars without = all.scalars;
-    without.near_distance = 0.5;
+    without.gemm_tables[static_cast<std::size_t>(MeasuredTable::Products)].near_distance = 0.5;
     std::erase_if(without.gemm_points, [&](const GemmEfficiency& other) {
       return other.ln_m == point.ln_m && other.ln_n == point.ln_n && other.ln_k == point.ln_k;
     });
     const Node node = product(m, n, k);
-    const TableEfficiency table = table_efficiency(without, node, false);
+    const TableEfficiency table = table_efficiency(without, node, MeasuredTable::Products);
     if (table.fraction > 0) {
       interpolated += std::abs(table.fraction / point.fraction - 1);
       ++near;

@@ -59,7 +59,8 @@ TEST(KernelScalars, ARateWithoutASourceIsAssumed) {
 // Every scalar of every file is named by exactly one entry of the file's `sources`, which has a
 // source, or null where there is none, and what the value was chosen on (docs/scalars.md).
 TEST(KernelScalars, EveryScalarSaysWhereItIsFrom) {
-  for (const char* name : {"default.json", "ampere.json", "hopper.json", "blackwell.json"}) {
+  for (const char* name :
+       {"default.json", "ampere.json", "hopper.json", "blackwell.json", "ada.json", "cdna3.json"}) {
     const JsonValue file = read_json((std::filesystem::path(kKernels) / name).string()).value();
     std::vector<std::string> scalars, named;
     for (const JsonMember& section : file.members) {
@@ -81,7 +82,7 @@ TEST(KernelScalars, EveryScalarSaysWhereItIsFrom) {
 
 TEST(KernelScalars, AnUnknownArchitectureHasDefaultsAndItsOwnTypicalFraction) {
   Cluster unknown = a100_node();
-  unknown.gpu.architecture = "cdna3";
+  unknown.gpu.architecture = "cdna9";
   unknown.gpu.calibration.gemm_typical_fraction = 0.44;
   const KernelScalars scalars = read_kernel_scalars(unknown, kKernels).value();
   EXPECT_EQ(scalars.level, CostLevel::Datasheet);

@@ -77,7 +77,7 @@ TEST_F(Remapping, AddsTheTimeOfItsBytesToTheOpsThatCauseIt) {
     EXPECT_NEAR(static_cast<double>(total(pricing) - total(roomy_.pricing)),
                 bytes * us_per_gb * 1e-6, static_cast<double>(memory.ranks[0].remapped.size()));
     EXPECT_EQ(pricing.traffic.size(), pricing.table.costs.size());
-    EXPECT_EQ(pricing.level_share.size(), pricing.table.costs.size());
+    EXPECT_EQ(pricing.rests_on.size(), pricing.table.costs.size());
   }
   EXPECT_DOUBLE_EQ(remap_seconds(memory, 1000), bytes * 1e-12);
 }
