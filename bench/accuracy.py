@@ -36,19 +36,25 @@ def times_table(blocks):
 
 
 def decisions_table(blocks):
-    lines = ["| file | fit decisions | wrong: said fits, said does not | groups of plans | "
-             "rank correlation | regret, largest |", "|---|--:|--:|--:|--:|--:|"]
+    lines = ["| file | fit decisions | wrong | said fits, ran out | said does not, ran | tight: ran, ran out | "
+             "groups of plans | rank correlation | regret, largest |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    total = {}
     for name, block in blocks.items():
         fit, groups = block["fit"], block["groups"]
         decided = sum(fit.values())
         if not decided and not groups:
             continue
+        for key, value in {**fit, "wrong": block["fit_wrong"], "decided": decided}.items():
+            total[key] = total.get(key, 0) + value
         ranked = [g["spearman"] for g in groups if g["spearman"] is not None]
         regret = [g["regret"] for g in groups]
         lines.append(
-            f"| `{name}` | {decided} | {fit['false_fits']}, {fit['false_refusals']} | {len(groups)} | "
+            f"| `{name}` | {decided} | {block['fit_wrong']:g} | {fit['false_fits']} | {fit['false_refusals']} | "
+            f"{fit['tight_ran']}, {fit['tight_broke']} | {len(groups)} | "
             + (f"{sum(ranked) / len(ranked):.2f} | " if ranked else "– | ")
             + (f"{100 * sum(regret) / len(regret):.1f} %, {100 * max(regret):.1f} % |" if regret else "– |"))
+    lines.append(f"| **all** | {total['decided']} | **{total['wrong']:g}** | {total['false_fits']} | "
+                 f"{total['false_refusals']} | {total['tight_ran']}, {total['tight_broke']} | | | |")
     return lines
 
 

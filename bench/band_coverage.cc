@@ -51,7 +51,8 @@ int main() {
       "|---|--:|--:|--:|--:|\n");
   print_row("nothing left out", table);
   for (const char* feature : {"gpu", "precision", "runtime", "attention", "tp", "pp", "cp", "zero3",
-                              "experts", "network_share", "memory_fill"}) {
+                              "experts", "host_bound", "learned_routing", "assumed_network",
+                              "blocked_host", "wide_shards", "network_share", "memory_fill"}) {
     print_row(fmt::format("`{}`", feature), without_feature(table, feature));
   }
   ErrorTable changed = table;

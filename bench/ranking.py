@@ -149,15 +149,23 @@ def file_row(name, block, errors):
 
 
 def ranking_tables(blocks, errors):
-    lines = ["| group of competing plans | plans | rank correlation | regret |", "|---|--:|--:|--:|"]
+    lines = ["| group of competing plans | plans | rank correlation | regret | not told from the predicted best | "
+             "the measured best among them | regret of the best of them |", "|---|--:|--:|--:|--:|---|--:|"]
     files = []
     for name, block in blocks.items():
         for group in block["groups"]:
             spearman = "–" if group["spearman"] is None else f"{group['spearman']:.2f}"
             lines.append(f"| `{name}`: {group['group'][-64:].replace('|', '/')} | {group['plans']} | "
-                         f"{spearman} | {100 * group['regret']:.1f} % |")
+                         f"{spearman} | {100 * group['regret']:.1f} % | {group['near'] - 1} | "
+                         f"{'yes' if group['best_is_near'] else 'no'} | {100 * group['near_regret']:.1f} % |")
         if block["groups"]:
             files.append(file_row(name, block, errors))
+    groups = [group for block in blocks.values() for group in block["groups"]]
+    held = sum(group["best_is_near"] for group in groups)
+    lines += ["", f"Plans within the band of their difference from the one predicted fastest are not told from it, each "
+              f"file judged by the others: in {held} of {len(groups)} groups the plan measured fastest is one of them; "
+              f"{sum(g['near'] - 1 for g in groups) / max(len(groups), 1):.1f} others are, in the mean, of "
+              f"{sum(g['plans'] - 1 for g in groups) / max(len(groups), 1):.1f}."]
     lines += ["", "| file | rank correlation, mean | regret of the fastest, mean | of the simplest that is equal to it | "
               "share of the errors' variance that competing plans have in common | "
               f"pairs at least {100 * errors['pair_ordered']:.1f} % apart in the measured order |",

@@ -11,6 +11,7 @@
 #include "sim/report/report.h"
 #include "sim/report/zero_order.h"
 #include "sim/search/nearest_fit.h"
+#include "sim/search/what_holds.h"
 
 namespace rehearse::cli {
 namespace {
@@ -80,6 +81,17 @@ int simulate(const Options& options) {
           sim::nearest_fit(space.value(), cluster, prediction.plan);
       if (nearest) prediction.memory.instead = nearest.value();
     }
+    prediction.instead_wall_s = since(search_begin);
+  } else if (prediction.memory.verdict() == sim::Verdict::Tight) {
+    const auto search_begin = std::chrono::steady_clock::now();
+    prediction.memory.holds = sim::what_holds(
+        prediction, cluster, [&](const std::vector<std::string>& more) -> Result<Scenario> {
+          ScenarioOptions changed = options.options();
+          changed.overrides.insert(changed.overrides.end(), more.begin(), more.end());
+          Result<Opened> again = open(options.scenario, changed);
+          if (!again) return again.error();
+          return std::move(again.value().scenario);
+        });
     prediction.instead_wall_s = since(search_begin);
   }
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);

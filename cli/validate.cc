@@ -39,8 +39,10 @@ int validate(const Options& options) {
       show_progress(file, i + 1);
     }
   }
-  const std::string text = options.json ? sim::validation_json(files) : sim::validation_text(files);
-  print_text(text);
+  const Result<sim::ErrorTable> errors = sim::shipped_error_table();
+  if (!errors) return fail(errors.error().message);
+  print_text(options.json ? sim::validation_json(files, errors.value())
+                          : sim::validation_text(files, errors.value()));
   if (options.max_error < 0) return kDone;
   for (const sim::ValidationFile& file : files) {
     std::vector<const sim::ValidationCase*> cases;

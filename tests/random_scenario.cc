@@ -349,7 +349,8 @@ constexpr std::array kKeys{
             }},
     KeyDraw{"document_length", 12,
             [](Draw& d) {
-              return d.number({128, 300, 1000});
+              return d.chance.percent(30) ? R"({"mean": 200, "maximum": 4096})"
+                                          : d.number({128, 300, 1000});
             }},
     KeyDraw{"attention_kernel", 12,
             [](Draw& d) {

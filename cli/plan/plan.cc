@@ -90,14 +90,15 @@ Result<bool> is_framework(const std::string& named) {
 }
 
 // A search over everything that the scenario leaves open. `probe`: as in SearchOptions; then
-// nothing is explained.
+// nothing is explained. `survive`: plans alone that hold on their bad day.
 struct Search {
   sim::Space space;
   sim::Cluster cluster;
   sim::SearchResult result;
 };
 Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
-                        std::int32_t gpus, const Json& more, std::int32_t probe) {
+                        std::int32_t gpus, const Json& more, std::int32_t probe,
+                        bool survive = true) {
   const auto key = [](const PlanField& field) { return std::string(key_of(field)); };
   Json plan{{key(&Plan::sequence_length), batch.sequence_length},
             {key(&Plan::global_batch), batch.global_batch}};
@@ -132,7 +133,8 @@ Result<Search> searched(const Options& options, const std::string& model, const 
                                                   .front = false,
                                                   .merge = true,
                                                   .merge_within = kAlike,
-                                                  .headroom = kHeadroom,
+                                                  .headroom = survive ? kHeadroom : 0,
+                                                  .survive = survive,
                                                   .changed_plans = 1,
                                                   .probe = probe});
   if (!result) return result.error();
@@ -146,14 +148,16 @@ constexpr std::int32_t kProbe = 32;
 // layouts were searched already.
 std::vector<Way> ways_of(const Options& options, const std::string& model, const Batch& batch) {
   std::vector<Way> ways;
-  const auto attempt = [&](const std::string& what, std::int32_t gpus, const Json& more) {
+  const auto attempt = [&](const std::string& what, std::int32_t gpus, const Json& more,
+                           bool survive = true) {
     Batch fitted = batch;
     fitted.global_batch = std::max<std::int64_t>(batch.global_batch, gpus);
-    Result<Search> found = searched(options, model, fitted, gpus, more, kProbe);
+    Result<Search> found = searched(options, model, fitted, gpus, more, kProbe, survive);
     if (!found || found.value().result.best.empty()) return false;
     ways.push_back({what, std::move(found.value().result.best.front())});
     return true;
   };
+  attempt("as long as no bad day comes", options.gpus, Json::object(), /*survive=*/false);
   attempt("with optimizer states in host memory", options.gpus,
           {{path_of(&Plan::offload), name_of(OffloadMode::Optimizer)}});
   for (std::int32_t times = 2; times <= 64; times *= 2) {
@@ -190,6 +194,7 @@ int plan(const Options& options) {
                     .gpus = options.gpus,
                     .gpus_per_node = search.cluster.gpus_per_node,
                     .assumed = batch.assumed,
+                    .near = search.result.near,
                     .fastest_s = search.result.fastest_s,
                     .sensitivities = search.result.sensitivities,
                     .experts = search.result.experts,

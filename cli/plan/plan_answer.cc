@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "schedules/base/counted.h"
 #include "schedules/base/json_document.h"
@@ -13,6 +14,7 @@
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/cause_words.h"
+#include "sim/report/fit_text.h"
 #include "sim/search/expert_advice.h"
 #include "sim/search/report/search_report.h"
 #include "viz/analysis/units_text.h"
@@ -72,6 +74,20 @@ std::string batch(const Plan& p) {
                      replicas, recomputed_text(p));
 }
 
+// Verdict, and the worst day that it is said of.
+std::string fit(const sim::FoundPlan& plan) {
+  std::string text = fmt::format("{}: {} of {} on the fullest GPU\n", name_of(plan.verdict),
+                                 gb(plan.peak_device), gb(plan.capacity));
+  const bool tight = plan.verdict == sim::Verdict::Tight;
+  std::string day = sim::day_words(plan.load);
+  if (plan.bad_day == sim::BadDayCause::AllocatorMargin)
+    day = "holes in the allocator take 5 % of it";
+  if (!day.empty()) {
+    text += fmt::format("bad day   {} when {}\n", tight ? "it breaks" : "it holds", day);
+  }
+  return text;
+}
+
 std::string where(const sim::FoundPlan& plan) {
   std::string text = fmt::format("computing {:.0f} %", 100 * plan.busy_s / plan.step_s);
   std::vector<std::pair<double, std::string_view>> causes;
@@ -83,6 +99,20 @@ std::string where(const sim::FoundPlan& plan) {
     if (share >= 0.01) text += fmt::format(", {} {:.0f} %", name, 100 * share);
   }
   return text;
+}
+
+// Layouts within the band of their difference.
+std::string near(const PlanAnswer& a) {
+  if (a.near.empty()) return {};
+  double widest = 0;
+  for (const sim::NearPlan& one : a.near) widest = std::max(widest, one.band);
+  const sim::NearPlan& next = a.near.front();
+  return fmt::format(
+      "near      {} within the band of their difference (up to {:.1f} %), which a measured step "
+      "of\n"
+      "          each tells apart; the next takes {}: {}\n",
+      counted(static_cast<std::int64_t>(a.near.size()), "other layout"), 100 * std::expm1(widest),
+      seconds(next.step_s), plan_line(next.plan));
 }
 
 std::string limits(const PlanAnswer& a) {
@@ -212,6 +242,9 @@ Json plan_of(const sim::FoundPlan& plan) {
           {"bubble_ratio", plan.bubble_ratio},
           {"peak_bytes", plan.peak_device},
           {"capacity_bytes", plan.capacity},
+          {"verdict", name_of(plan.verdict)},
+          {"bad_day",
+           plan.bad_day == sim::BadDayCause::None ? Json(nullptr) : Json(name_of(plan.bad_day))},
           {"plan", Json::parse(plan_json(plan.plan, -1))}};
 }
 
@@ -222,8 +255,9 @@ std::string answer_text(const PlanAnswer& a) {
   for (const std::string& one : a.assumed) text += "  assumed: " + one + "\n";
   if (!a.best) {
     text += fmt::format(
-        "\nfits      NO: none of {} layouts fits into {} of a GPU, whatever is sharded or "
-        "recomputed\n",
+        "\nfits      NO: none of {} layouts fits into {} of a GPU on every day, whatever is "
+        "sharded "
+        "or recomputed\n",
         with_commas(static_cast<double>(a.considered)), gb(a.capacity));
     if (a.ways.empty()) return text + "          nothing that was tried makes it fit\n";
     for (const Way& way : a.ways) {
@@ -234,8 +268,7 @@ std::string answer_text(const PlanAnswer& a) {
     return text;
   }
   const sim::FoundPlan& best = *a.best;
-  text += fmt::format("\nfits      yes: {} of {} on the fullest GPU\n", gb(best.peak_device),
-                      gb(best.capacity));
+  text += "\nfits      " + fit(best);
   text += fmt::format("step      {}, likely {} to {}; {} tokens/s, {} per GPU",
                       seconds(best.step_s), seconds(best.low_s), seconds(best.high_s),
                       with_commas(best.tokens_per_s), with_commas(best.tokens_per_s / a.gpus));
@@ -245,6 +278,7 @@ std::string answer_text(const PlanAnswer& a) {
   }
   text += "\nlayout    " + plan_line(best.plan) + "\nbatch     " + batch(best.plan) +
           "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
+  text += near(a);
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
   if (a.experts) {
     const std::string said = sim::expert_advice_text(*a.experts, best);
@@ -277,6 +311,12 @@ std::string answer_json(const PlanAnswer& a) {
             {"considered", a.considered},
             {"fits", a.best.has_value()}};
   json["best"] = a.best ? plan_of(*a.best) : Json(nullptr);
+  json["near"] = Json::array();
+  for (const sim::NearPlan& one : a.near) {
+    json["near"].push_back({{"step_time_s", one.step_s},
+                            {"difference_band", std::expm1(one.band)},
+                            {"plan", Json::parse(plan_json(one.plan, -1))}});
+  }
   json["ways"] = Json::array();
   for (const Way& way : a.ways) {
     Json row{{"what", way.what}};

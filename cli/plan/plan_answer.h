@@ -24,6 +24,7 @@ struct PlanAnswer {
   std::int32_t gpus = 1, gpus_per_node = 8;
   std::vector<std::string> assumed;    // "sequence length 8192 (the model's)"
   std::optional<sim::FoundPlan> best;  // none: nothing fits
+  std::vector<sim::NearPlan> near;     // that the prediction does not tell from it
   double fastest_s = 0;                // the step that `sensitivities` are compared with
   std::vector<sim::Sensitivity> sensitivities;
   std::optional<sim::ExpertAdvice> experts;  // of a model that has some

@@ -38,11 +38,32 @@ class ObjectText {
 
 }  // namespace
 
+double Plan::document_scale() const {
+  if (document_maximum <= 0) return document_length;
+  // mean = l (1 - e^-(M/l)), which grows with l, to M.
+  const auto most = static_cast<double>(document_maximum);
+  double low = document_length, high = 1e3 * most;  // beyond, all are as long as the longest
+  for (int i = 0; i < 60; ++i) {
+    const double middle = std::sqrt(low * high);
+    (-middle * std::expm1(-most / middle) < document_length ? low : high) = middle;
+  }
+  return low;
+}
+
+// Two tokens t apart lie in one document with the probability
+// R(t) = (1/mean) * integral from t on of P(length > u) du = (e^-(t/l) - q) / (1 - q), q =
+// e^-(M/l), zero from M on; of all pairs of s tokens the share is 2/s^2 * integral of (s - t) R(t)
+// dt. Without M, with x = s / l: 2 (x - 1 + e^-x) / x^2.
 double Plan::attention_share() const {
   if (document_length <= 0) return 1;
-  const double x = static_cast<double>(sequence_length) / document_length;
-  if (x < 1e-3) return 1;
-  return 2 * (x - 1 + std::exp(-x)) / (x * x);
+  const double s = static_cast<double>(sequence_length), l = document_scale();
+  if (s < 1e-3 * l && document_maximum <= 0) return 1;
+  const double most =
+      document_maximum > 0 ? std::min<double>(s, static_cast<double>(document_maximum)) : s;
+  const double q = document_maximum > 0 ? std::exp(-static_cast<double>(document_maximum) / l) : 0;
+  const double inside = l * s - l * (s - most) * std::exp(-most / l) +
+                        l * l * std::expm1(-most / l) - q * (s * most - most * most / 2);
+  return 2 * inside / (s * s * (1 - q));
 }
 
 std::string plan_json(const Plan& plan, int indent, std::span<const PlanRow> rows) {

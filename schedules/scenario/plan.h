@@ -97,6 +97,7 @@ struct Plan {
   Precision precision;
   Optimizer optimizer = Optimizer::AdamW;
   double document_length = 0;  // mean, of documents packed into a sequence [tokens]; 0: whole ones
+  std::int64_t document_maximum = 0;  // the longest of them [tokens]; 0: not said
   bool flash_attention = true;
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
   double dropout = 0;  // of the residual; 0 where that is open
@@ -137,8 +138,10 @@ struct Plan {
                                      (static_cast<std::int64_t>(data_parallel) * micro_batch));
   }
   // Share of the pairs of a sequence's tokens that lie in one document: documents of exponential
-  // lengths, cut at the sequence's ends. With x = s / L: 2 (x - 1 + e^-x) / x^2.
+  // lengths, cut at document_maximum and at the sequence's ends. 1: whole sequences.
   double attention_share() const;
+  // l: of the exponential that, cut at document_maximum, has the mean document_length [tokens].
+  double document_scale() const;
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
   }

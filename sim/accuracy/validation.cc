@@ -112,7 +112,8 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
   fill(entry.figures, "activation_fraction_of_tp_baseline",
        layer_activation_bytes(shape, plan.recompute, plan.sequence_parallel) /
            layer_activation_bytes(shape, {}, false));
-  entry.predicted_fits = activations + states <= static_cast<double>(cluster.capacity().value);
+  const bool fits = activations + states <= static_cast<double>(cluster.capacity().value);
+  entry.verdict = fits ? Verdict::Yes : Verdict::No;
 }
 
 // --- One layer, one stage ----------------------------------------------------
@@ -222,8 +223,9 @@ Result<> predict_step(ValidationCase& entry, const Cluster& cluster, const std::
   }
   fill(entry.figures, "parameters", static_cast<double>(p.parameters));
   fill_memory(entry.figures, p.memory);
-  entry.predicted_fits = p.memory.fits;
+  entry.verdict = p.memory.verdict();
   entry.features = features_of(p, cluster);
+  entry.source = source;
   entry.low_s = p.low_s();
   entry.high_s = p.high_s();
   for (RankFigures& rank : entry.ranks) {

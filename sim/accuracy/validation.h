@@ -19,7 +19,9 @@
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/durations.h"
 #include "sim/accuracy/moe_layer.h"
+#include "sim/band/error_table.h"
 #include "sim/band/step_features.h"
+#include "sim/memory/bad_day.h"
 
 namespace rehearse::sim {
 
@@ -59,6 +61,7 @@ struct ValidationCase {
   std::string id;
   CaseKind kind = CaseKind::Step;
   std::string group;                 // of plans that compete; empty: no scenario
+  std::string source;                // Step: the file's name, as errors have it
   std::optional<Scenario> scenario;  // Step, Formula, Layer, Stage
   std::int32_t position = 0;         // Stage: of the pipeline
   ScheduleCase schedule;
@@ -67,7 +70,11 @@ struct ValidationCase {
   std::string measure;          // which ratio the source calls bubble_ratio; empty: ours
   std::vector<Figure> figures;  // of `measured` but fits and ranks, in file order
   std::vector<RankFigures> ranks;
-  std::optional<bool> measured_fits, predicted_fits;
+  std::optional<bool> measured_fits;
+  std::optional<Verdict> verdict;  // predicted; a formula's is yes or no
+  std::optional<bool> predicted_fits() const {
+    return verdict ? std::optional(*verdict != Verdict::No) : std::nullopt;
+  }
   // Step: in what it is like other steps, and between which times it lies, nine times in ten, as
   // the other sources say.
   std::optional<StepFeatures> features;
@@ -99,12 +106,25 @@ struct GroupScore {
   std::int32_t plans = 0;          // different ones
   std::optional<double> spearman;  // empty: all predicted, or all measured, alike
   double regret = 0;  // measured time of the plan predicted fastest over the fastest measured, - 1
+  // Plans that lie within the band of their difference from the one predicted fastest, it among
+  // them, as the other sources say; whether one of them is the fastest measured, and what the best
+  // of them costs as `regret` does.
+  std::int32_t near = 1;
+  bool best_is_near = false;
+  double near_regret = 0;
 };
 struct FitDecisions {
   std::int32_t right = 0;
-  std::int32_t false_fits = 0;      // predicted to fit, ran out of memory
-  std::int32_t false_refusals = 0;  // predicted not to fit, ran
-  std::int32_t wrong() const { return false_fits + false_refusals; }
+  std::int32_t false_fits = 0;                  // predicted to fit, ran out of memory
+  std::int32_t false_refusals = 0;              // predicted not to fit, ran
+  std::int32_t tight_ran = 0, tight_broke = 0;  // predicted tight
+  std::int32_t decided() const {
+    return right + false_fits + false_refusals + tight_ran + tight_broke;
+  }
+  // `fits` that is not the measured one: it is true of what is tight.
+  std::int32_t differ() const { return false_fits + false_refusals + tight_broke; }
+  // Who says `tight` is half wrong whatever comes.
+  double wrong() const { return false_fits + false_refusals + 0.5 * (tight_ran + tight_broke); }
 };
 // How many of a file's step times lie between low_s and high_s.
 struct BandScore {
@@ -121,9 +141,11 @@ struct FileScore {
   std::vector<std::pair<std::string, ErrorStats>> other;  // by measured key, sorted
 };
 // Scores the cases of one file, or of all files together.
-FileScore score(const std::vector<const ValidationCase*>& cases);
-// Equal plans of a group are averaged first. Cases without a step time do not count.
-std::vector<GroupScore> score_groups(const std::vector<const ValidationCase*>& cases);
+FileScore score(const std::vector<const ValidationCase*>& cases, const ErrorTable& errors = {});
+// Equal plans of a group are averaged first. Cases without a step time do not count. `errors`: of
+// predictions, for the band of differences.
+std::vector<GroupScore> score_groups(const std::vector<const ValidationCase*>& cases,
+                                     const ErrorTable& errors);
 // Error of a figure as scored; empty where one side is missing.
 std::optional<double> error_of(const Figure& figure);
 // The figure that the memory block takes of a case: peak_allocated, else peak_reserved, else
@@ -133,7 +155,10 @@ std::optional<Figure> memory_figure(const ValidationCase& entry);
 // Spearman's rank correlation, ties sharing their mean rank; empty below 3 pairs or without spread.
 std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs);
 
-std::string validation_json(const std::vector<ValidationFile>& files);
-std::string validation_text(const std::vector<ValidationFile>& files);
+// `errors`: as score_groups() has them.
+std::string validation_json(const std::vector<ValidationFile>& files,
+                            const ErrorTable& errors = {});
+std::string validation_text(const std::vector<ValidationFile>& files,
+                            const ErrorTable& errors = {});
 
 }  // namespace rehearse::sim

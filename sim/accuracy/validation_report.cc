@@ -58,7 +58,8 @@ std::string side_json(const ValidationCase& entry, bool predicted) {
     member("ranks", list + "]");
   }
   if (entry.measured_fits) {
-    member("fits", boolean(predicted ? entry.predicted_fits : entry.measured_fits));
+    member("fits", boolean(predicted ? entry.predicted_fits() : entry.measured_fits));
+    if (predicted && entry.verdict) member("verdict", json_quoted(name_of(*entry.verdict)));
   }
   return none ? "null" : text + "}";
 }
@@ -78,15 +79,18 @@ std::string score_json(const FileScore& score, const std::string& indent) {
   text += indent + "\"groups\": [";
   for (std::size_t i = 0; i < score.groups.size(); ++i) {
     const GroupScore& group = score.groups[i];
-    text += fmt::format(R"({}{{"group": {}, "plans": {}, "spearman": {}, "regret": {}}})",
-                        i > 0 ? ", " : "", json_quoted(group.name), group.plans,
-                        number(group.spearman), json_number(group.regret));
+    text += fmt::format(
+        R"({}{{"group": {}, "plans": {}, "spearman": {}, "regret": {}, "near": {}, )"
+        R"("best_is_near": {}, "near_regret": {}}})",
+        i > 0 ? ", " : "", json_quoted(group.name), group.plans, number(group.spearman),
+        json_number(group.regret), group.near, group.best_is_near, json_number(group.near_regret));
   }
   text += fmt::format(
-      "],\n{0}\"fit_errors\": {1},\n{0}\"fit\": {{\"right\": {2}, "
-      "\"false_fits\": {3}, \"false_refusals\": {4}}},\n"
-      "{0}\"missed_tolerances\": {5}",
-      indent, score.fit.wrong(), score.fit.right, score.fit.false_fits, score.fit.false_refusals,
+      "],\n{0}\"fit_errors\": {1},\n{0}\"fit\": {{\"right\": {2}, \"false_fits\": {3}, "
+      "\"false_refusals\": {4}, \"tight_ran\": {5}, \"tight_broke\": {6}}},\n"
+      "{0}\"fit_wrong\": {7},\n{0}\"missed_tolerances\": {8}",
+      indent, score.fit.differ(), score.fit.right, score.fit.false_fits, score.fit.false_refusals,
+      score.fit.tight_ran, score.fit.tight_broke, json_number(score.fit.wrong()),
       score.missed_tolerances);
   return text;
 }
@@ -122,16 +126,20 @@ std::string stats_text(const std::string& name, const ErrorStats& stats) {
 // Means over the groups.
 std::string groups_text(const std::vector<GroupScore>& groups) {
   double spearman = 0, regret = 0, largest = 0;
-  std::int32_t ranked = 0;
+  std::int32_t ranked = 0, held = 0;
   for (const GroupScore& group : groups) {
     if (group.spearman) ++ranked;
+    held += group.best_is_near ? 1 : 0;
     spearman += group.spearman.value_or(0);
     regret += group.regret;
     largest = std::max(largest, group.regret);
   }
-  return fmt::format("  plans in {} groups: rank correlation {:.2f}, regret {} (largest {})\n",
-                     groups.size(), ranked > 0 ? spearman / ranked : 0,
-                     percent(regret / static_cast<double>(groups.size())), percent(largest));
+  return fmt::format(
+      "  plans in {} groups: rank correlation {:.2f}, regret {} (largest {}); in {} the fastest is "
+      "one "
+      "of\n    those that the prediction does not tell from its own\n",
+      groups.size(), ranked > 0 ? spearman / ranked : 0,
+      percent(regret / static_cast<double>(groups.size())), percent(largest), held);
 }
 
 std::string score_text(const std::string& name, const FileScore& score) {
@@ -149,10 +157,12 @@ std::string score_text(const std::string& name, const FileScore& score) {
   for (const auto& [key, stats] : score.other) text += stats_text(key, stats);
   if (!score.groups.empty()) text += groups_text(score.groups);
   if (score.fit.wrong() > 0) {
-    text +=
-        fmt::format("  {} of {} fit decisions wrong: {} predicted not to fit, {} predicted to\n",
-                    score.fit.wrong(), score.fit.wrong() + score.fit.right,
-                    score.fit.false_refusals, score.fit.false_fits);
+    const FitDecisions& fit = score.fit;
+    text += fmt::format(
+        "  {:g} of {} fit decisions wrong: {} predicted not to fit, {} predicted to; {} called "
+        "tight\n    (a half each): {} of them ran\n",
+        fit.wrong(), fit.decided(), fit.false_refusals, fit.false_fits,
+        fit.tight_ran + fit.tight_broke, fit.tight_ran);
   }
   if (score.missed_tolerances > 0) {
     text += fmt::format("  {} tolerances missed\n", score.missed_tolerances);
@@ -185,23 +195,23 @@ std::string case_text(const ValidationCase& entry) {
       text += figure_text(fmt::format("{} rank {}", entry.id, rank.rank), figure);
     }
   }
-  if (entry.measured_fits && entry.predicted_fits &&
-      *entry.measured_fits != *entry.predicted_fits) {
-    text += fmt::format(
-        "  {:<52} {}\n", entry.id,
-        *entry.measured_fits ? "fitted, predicted not to" : "did not fit, predicted to");
+  if (entry.measured_fits && entry.verdict && entry.measured_fits != entry.predicted_fits()) {
+    text += fmt::format("  {:<52} {}\n", entry.id,
+                        *entry.measured_fits              ? "fitted, predicted not to"
+                        : entry.verdict == Verdict::Tight ? "did not fit, predicted tight"
+                                                          : "did not fit, predicted to");
   }
   return text;
 }
 
 }  // namespace
 
-std::string validation_json(const std::vector<ValidationFile>& files) {
+std::string validation_json(const std::vector<ValidationFile>& files, const ErrorTable& errors) {
   std::string text = "{\n  \"schema\": \"rehearse.validation/1\",\n  \"files\": [";
   for (std::size_t i = 0; i < files.size(); ++i) {
     text += i > 0 ? ",\n    {\n" : "\n    {\n";
     text += "      \"file\": " + json_quoted(files[i].path) + ",\n";
-    text += score_json(score(pointers(files[i])), "      ");
+    text += score_json(score(pointers(files[i]), errors), "      ");
     text += ",\n      \"rows\": [";
     for (std::size_t c = 0; c < files[i].cases.size(); ++c) {
       const ValidationCase& entry = files[i].cases[c];
@@ -212,21 +222,24 @@ std::string validation_json(const std::vector<ValidationFile>& files) {
       text += ", \"measured\": " + side_json(entry, false);
       if (entry.features) {
         text += ", \"low_s\": " + number(entry.low_s) + ", \"high_s\": " + number(entry.high_s);
-        text += ", \"group\": " + json_quoted(entry.group);
+        text += ", \"group\": " + json_quoted(entry.group) +
+                ", \"plan\": " + json_quoted(plan_json(entry.scenario->plan, 0));
         text += ", \"features\": " + features_json(*entry.features);
       }
       text += "}";
     }
     text += "\n      ]\n    }";
   }
-  text += "\n  ],\n  \"all\": {\n" + score_json(score(pointers(files)), "    ") + "\n  }\n}\n";
+  text +=
+      "\n  ],\n  \"all\": {\n" + score_json(score(pointers(files), errors), "    ") + "\n  }\n}\n";
   return text;
 }
 
-std::string validation_text(const std::vector<ValidationFile>& files) {
+std::string validation_text(const std::vector<ValidationFile>& files, const ErrorTable& errors) {
   std::string text;
-  for (const ValidationFile& file : files) text += score_text(file.path, score(pointers(file)));
-  if (files.size() > 1) text += score_text("all files", score(pointers(files)));
+  for (const ValidationFile& file : files)
+    text += score_text(file.path, score(pointers(file), errors));
+  if (files.size() > 1) text += score_text("all files", score(pointers(files), errors));
   text += fmt::format("\n  {:<52} {:<22} {:>12} {:>12} {:>9}\n", "case", "figure", "predicted",
                       "measured", "error");
   for (const ValidationFile& file : files) {

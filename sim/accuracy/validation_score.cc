@@ -165,7 +165,25 @@ std::optional<BandScore> score_bands(const std::vector<const ValidationCase*>& c
 
 }  // namespace
 
-FileScore score(const std::vector<const ValidationCase*>& cases) {
+namespace {
+
+void count_decision(FitDecisions& fit, bool ran, Verdict said) {
+  switch (said) {
+    case Verdict::Yes:
+      ++(ran ? fit.right : fit.false_fits);
+      return;
+    case Verdict::Tight:
+      ++(ran ? fit.tight_ran : fit.tight_broke);
+      return;
+    case Verdict::No:
+      ++(ran ? fit.false_refusals : fit.right);
+      return;
+  }
+}
+
+}  // namespace
+
+FileScore score(const std::vector<const ValidationCase*>& cases, const ErrorTable& errors) {
   FileScore result;
   Stats step_time, memory;
   std::map<std::string, Stats> other;
@@ -179,11 +197,8 @@ FileScore score(const std::vector<const ValidationCase*>& cases) {
     result.missed_tolerances += missed(entry->figures);
     for (const RankFigures& rank : entry->ranks) result.missed_tolerances += missed(rank.figures);
     const bool formula = entry->kind == CaseKind::Formula;
-    if (!formula && entry->measured_fits && entry->predicted_fits) {
-      const bool measured = *entry->measured_fits, predicted = *entry->predicted_fits;
-      ++(measured == predicted ? result.fit.right
-         : predicted           ? result.fit.false_fits
-                               : result.fit.false_refusals);
+    if (!formula && entry->measured_fits && entry->verdict) {
+      count_decision(result.fit, *entry->measured_fits, *entry->verdict);
     }
     const std::optional<Figure> in_memory = formula ? std::nullopt : memory_figure(*entry);
     for (const std::string& key : keys_of(*entry)) {
@@ -203,7 +218,7 @@ FileScore score(const std::vector<const ValidationCase*>& cases) {
   result.step_time = step_time.get();
   if (result.step_time) result.step_time->spearman = rank_correlation(steps);
   result.memory = memory.get();
-  result.groups = score_groups(cases);
+  result.groups = score_groups(cases, errors);
   result.band = score_bands(cases);
   for (const auto& [key, stats] : other) {
     if (const std::optional<ErrorStats> got = stats.get()) result.other.emplace_back(key, *got);

@@ -5,38 +5,34 @@
 #include <array>
 #include <cmath>
 
+#include "sim/band/source_weights.h"
+
 namespace rehearse::sim {
 namespace {
 
 constexpr double kLeastShare = 0.05;  // of a source that is named
 
-struct Weighted {
-  double value = 0, weight = 0;
+// Kinds of steps that make a prediction wrong in their own way: until a validated step has one,
+// nobody measured it.
+struct Condition {
+  StepKind kind;
+  std::string_view words;
+  bool same_architecture = false, same_runtime = false;  // as the step must have, to be seen
+  bool slow_alone = false;                               // it can only make a step slower
+};
+constexpr Condition kConditions[]{
+    {.kind = StepKind::HostBound, .words = "steps that the host bounds"},
+    {.kind = StepKind::LearnedRouting, .words = "routing that is learned", .slow_alone = true},
+    {.kind = StepKind::AssumedNetwork, .words = "networks that nobody printed", .slow_alone = true},
+    {.kind = StepKind::BlockedHost, .words = "hosts that wait at transfers"},
+    {.kind = StepKind::Experts, .words = "experts", .same_architecture = true},
+    {.kind = StepKind::WideShards, .words = "ZeRO over more than 128 ranks", .same_runtime = true},
 };
 
-// The smallest value at which the weights up to it reach `share` of all.
-double quantile(const std::vector<Weighted>& ascending, double share) {
-  double all = 0, sum = 0;
-  for (const Weighted& one : ascending) all += one.weight;
-  for (const Weighted& one : ascending) {
-    sum += one.weight;
-    if (sum >= share * all) return one.value;
-  }
-  return ascending.empty() ? 0 : ascending.back().value;
-}
-
 // What a source's rows weigh, and which of them is the most alike.
-struct Source {
+struct Source : SourceWeight {
   std::int32_t cases = 0;
-  double sum = 0, squares = 0, largest = 0;
   const MeasuredError* nearest = nullptr;
-
-  // Its most alike step's weight; less where few steps stand behind it.
-  double weight(double few) const {
-    if (sum <= 0) return 0;
-    const double effective = sum * sum / squares;
-    return largest * effective / (effective + few);
-  }
 };
 
 class BandMaker {
@@ -58,9 +54,9 @@ class BandMaker {
         sides = {std::min(sides.lower, other.lower), std::max(sides.upper, other.upper)};
       }
     }
-    const double widened = widening();
-    band_.low = std::exp(-std::hypot(sides.lower, widened));
-    band_.high = std::exp(std::hypot(sides.upper, widened));
+    const Squares widened = widening();
+    band_.low = std::exp(-std::sqrt(sides.lower * sides.lower + widened.faster));
+    band_.high = std::exp(std::sqrt(sides.upper * sides.upper + widened.slower));
     return std::move(band_);
   }
 
@@ -78,9 +74,8 @@ class BandMaker {
       errors.push_back(
           {table_.rows[r].log_error, of.weight(table_.rule.few) * weights_[r] / of.sum});
     }
-    std::ranges::sort(errors, {}, &Weighted::value);
-    return {std::min(quantile(errors, table_.rule.lower), 0.0),
-            std::max(quantile(errors, table_.rule.upper), 0.0)};
+    return {std::min(weighted_quantile(errors, table_.rule.lower), 0.0),
+            std::max(weighted_quantile(errors, table_.rule.upper), 0.0)};
   }
 
   std::vector<std::string> runtimes() const {
@@ -117,11 +112,8 @@ class BandMaker {
       const double weight = weights_[r] = alike(features, row.features);
       Source& of = sources_[source(r)];
       ++of.cases;
-      of.sum += weight;
-      of.squares += weight * weight;
-      if (weight <= of.largest) continue;
-      of.largest = weight;
-      of.nearest = &row;
+      if (weight > of.largest) of.nearest = &row;
+      of.add(weight);
     }
   }
 
@@ -148,13 +140,33 @@ class BandMaker {
     });
   }
 
-  // In quadrature: what no validated step shows, and what was left to defaults.
-  double widening() {
+  // More than a few steps of other sources are under it: `few` give a source half of its weight.
+  bool is_seen(const Condition& condition) const {
     const StepFeatures& f = query_.features;
-    double squares = std::pow(table_.unseen * query_.assumed_share, 2);
+    const auto seen = std::ranges::count_if(table_.rows, [&](const MeasuredError& row) {
+      const StepFeatures& o = row.features;
+      return !left_out(row) && o.has(condition.kind) &&
+             (!condition.same_architecture || o.architecture() == f.architecture()) &&
+             (!condition.same_runtime || o.runtime == f.runtime);
+    });
+    return static_cast<double>(seen) > table_.rule.few;
+  }
+
+  // In quadrature: what no validated step shows, and what was left to defaults.
+  struct Squares {
+    double faster = 0, slower = 0;  // of ln
+    void add(double widens) {
+      faster += widens * widens;
+      slower += widens * widens;
+    }
+  };
+  Squares widening() {
+    const StepFeatures& f = query_.features;
+    Squares squares;
+    squares.add(table_.unseen * query_.assumed_share);
     const auto unseen = [&](const std::string& what, double share) {
       band_.unseen.push_back(what);
-      squares += table_.unseen * table_.unseen * share * share;
+      squares.add(table_.unseen * share);
     };
     const auto hardware = [&](const StepFeatures& o) {
       return o.gpu == f.gpu && o.precision == f.precision;
@@ -175,18 +187,30 @@ class BandMaker {
     if (!any([&](const StepFeatures& o) { return o.gpus >= f.gpus; })) {
       unseen("so many GPUs", f.network_share);
     }
+    for (const Condition& condition : kConditions) {
+      if (!f.has(condition.kind) || is_seen(condition)) continue;
+      std::string what(condition.words);
+      if (condition.same_architecture) what += " on " + std::string(f.architecture());
+      if (condition.same_runtime) {
+        what += f.runtime.empty() ? " with this framework" : " with runtime " + f.runtime;
+      }
+      band_.unseen.push_back(what);
+      const double square = table_.unseen * table_.unseen;
+      squares.slower += square;
+      if (!condition.slow_alone) squares.faster += square;
+    }
     for (const LeftOut& key : table_.left_out) {
       if (std::ranges::find_first_of(key.keys, query_.given) != key.keys.end()) continue;
       band_.defaulted.push_back(key.keys.front());
-      squares += key.move * key.move;
+      squares.add(key.move);
     }
-    return std::sqrt(squares);
+    return squares;
   }
 
   const BandQuery& query_;
   const ErrorTable& table_;
   // Powers of rule.difference: what n differences multiply a weight by.
-  std::array<double, 4 + kParallelKindNames.size() + 1> powers_;
+  std::array<double, 4 + kStepKindNames.size() + 1> powers_;
   std::vector<double> weights_;  // per row
   std::vector<Source> sources_;
   Band band_;

@@ -39,9 +39,9 @@ constexpr KeySpec kFileKeys[] = {
 };
 constexpr KeyTable kFile{.title = "errors", .keys = kFileKeys};
 
-// A row of the CSV file: seven texts, then four numbers. (Hundreds of rows as JSON would take
+// A row of the CSV file: seven texts, then six numbers. (Hundreds of rows as JSON would take
 // longer to read than a small prediction to make.)
-constexpr std::size_t kTexts = 7, kFields = 11;
+constexpr std::size_t kTexts = 7, kFields = 13;
 
 std::optional<std::array<std::string_view, kFields>> fields_of(std::string_view row) {
   std::array<std::string_view, kFields> fields;
@@ -78,7 +78,9 @@ bool take_row(std::string_view text, ErrorTable& table) {
                                      .gpus = static_cast<std::int32_t>(numbers[0]),
                                      .network_share = numbers[1],
                                      .memory_fill = numbers[2]},
-                        .log_error = numbers[3]});
+                        .log_error = numbers[5],
+                        .group = static_cast<std::int32_t>(numbers[3]),
+                        .plan = static_cast<std::int32_t>(numbers[4])});
   return true;
 }
 
@@ -93,7 +95,7 @@ Result<> read_rows(const std::string& path, ErrorTable& table) {
     const std::string_view row = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(row.size() + 1, rest.size()));
     if (line > 1 && !take_row(row, table)) {  // the first has the columns' names
-      return json_error(path, line, "", "a row has seven texts and four numbers");
+      return json_error(path, line, "", "a row has seven texts and six numbers");
     }
   }
   return {};

@@ -16,6 +16,8 @@ struct MeasuredError {
   std::int32_t source = 0;  // into ErrorTable::sources
   StepFeatures features;
   double log_error = 0;  // ln(measured / predicted): above 0 the step was slower than predicted
+  // Of its source's plans that competed, and which of them it is; 0: of none.
+  std::int32_t group = 0, plan = 0;
 };
 
 // Plan keys that a scenario may leave open. Where none of them is given, the prediction of the same

@@ -104,6 +104,7 @@ struct Nics {
   double one_way_latency_us = 0;
   bool gpu_direct_rdma = false;
   double gpus_per_nic = 1;  // 0.25: four NICs serve one GPU
+  bool assumed = false;     // nobody printed this network
 };
 
 struct Host {

@@ -181,6 +181,7 @@ constexpr std::array kNicKeys{
     text("latency_note"),
     flag("gpu_direct_rdma"),
     number("gpus_per_nic", kGpusPerNic),
+    flag("assumed", "nobody printed this network: predictions are less sure of it"),
 };
 constexpr KeyTable kNics{.title = "nics", .keys = kNicKeys};
 

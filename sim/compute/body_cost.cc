@@ -8,11 +8,11 @@
 #include "schedules/body/framework/body_framework.h"
 #include "schedules/body/sizes.h"
 #include "sim/compute/bandwidth_cost.h"
-#include "sim/compute/expert_load.h"
 #include "sim/compute/fused_nodes.h"
 #include "sim/compute/power.h"
 #include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
+#include "sim/formulas/expert_load.h"
 #include "sim/formulas/packed_documents.h"
 
 namespace rehearse::sim {
@@ -289,9 +289,9 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   costs.head_rate =
       head_rate(costs.scalars.head_dims[static_cast<std::size_t>(plan.attention_kernel)],
                 static_cast<double>(columns) / 2);
-  costs.busiest_attention =
-      busiest_documents(plan.document_length, plan.sequence_length, plan.data_parallel,
-                        std::int64_t{plan.microbatches()} * plan.micro_batch);
+  costs.busiest_attention = busiest_documents(
+      plan.document_scale(), plan.sequence_length, plan.data_parallel,
+      std::int64_t{plan.microbatches()} * plan.micro_batch, plan.document_maximum);
   costs.correction = cluster.correction;
   const RowsOfExperts rows =
       balance_of(layout).rows(static_cast<double>(layout.shape.experts.tokens));

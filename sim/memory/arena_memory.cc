@@ -113,6 +113,10 @@ MemoryReport arena_memory(const Schedule& s, const Cluster& cluster, Bytes commu
     report.steady_allocated = std::max(report.steady_allocated, rank.steady_allocated);
     report.ranks.push_back(rank);
   }
+  report.even_peak_device = report.peak_device;
+  if (report.fits && report.near_capacity()) {
+    report.bad_day = {BadDayCause::AllocatorMargin, report.peak_device};
+  }
   return report;
 }
 

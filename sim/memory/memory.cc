@@ -34,14 +34,12 @@ std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
   return plan.gpus() > 1 ? axes + of_experts + 1 + embed : 0;
 }
 
-MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
-                            const Cluster& cluster, const Schedule& order) {
+namespace {
+
+MemoryReport replay_rows(const ReplaySetup& setup, const Cluster& cluster) {
+  const Schedule& order = *setup.order;
   MemoryReport report;
   report.capacity = cluster.capacity().value;
-  report.gradient_copy =
-      profile.fp32_gradients_at_step && layout.plan.precision.gradients < 4 ? 4 : 0;
-  const ReplaySetup setup =
-      replay_setup(profile, layout, cluster.gpu.compute_capability.value_or(0), order);
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
     const std::int32_t equal = equal_row(setup, {row});
     if (equal < 0) {
@@ -57,7 +55,74 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
     report.ranks.push_back(same);
   }
   summarize(report);
+  report.even_peak_device = report.peak_device;
   return report;
+}
+
+// Whether fits() may be false after steps of another size, whose blocks the allocator then has in
+// its cache beside this step's: at most what they had beyond parameters and states.
+bool cache_may_break(const MemoryReport& report) {
+  return std::ranges::any_of(report.ranks, [&](const RankMemory& rank) {
+    const MemoryParts& parts = rank.parts;
+    const std::int64_t held = parts.parameters + parts.gradients + parts.optimizer;
+    return rank.peak_device + rank.peak_reserved - held > report.capacity;
+  });
+}
+
+}  // namespace
+
+MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
+                            const Cluster& cluster, const Schedule& order) {
+  const auto setup_of = [&](const Layout& loaded) {
+    return replay_setup(profile, loaded, cluster.gpu.compute_capability.value_or(0), order);
+  };
+  const DayLoad load = day_load(layout);
+  const LoadedLayout busiest(layout, {.rows = load.rows});
+  MemoryReport report = replay_rows(setup_of(busiest.layout()), cluster);
+  report.load = load;
+  report.gradient_copy =
+      profile.fp32_gradients_at_step && layout.plan.precision.gradients < 4 ? 4 : 0;
+  if (report.beyond_count) return report;
+  if (!report.fits) {
+    if (load.rows <= 1) return report;
+    const MemoryReport even = replay_rows(setup_of(layout), cluster);
+    report.fits = even.fits;
+    report.even_peak_device = even.peak_device;
+    for (std::size_t r = 0; r < report.ranks.size(); ++r) {
+      report.ranks[r].fits = even.ranks[r].fits;
+    }
+    if (report.fits) report.bad_day = {BadDayCause::BusiestRank, report.peak_device};
+    return report;
+  }
+  if (load.sample > 0 || (load.rows > 1 && cache_may_break(report))) {
+    const LoadedLayout worst(layout, load);
+    const ReplaySetup usual = setup_of(layout);
+    ReplaySetup day = setup_of(worst.layout());
+    day.usual = &usual;
+    const MemoryReport then = replay_rows(day, cluster);
+    const BadDayCause cause =
+        load.sample > 0 ? BadDayCause::LongestSample : BadDayCause::BusiestRank;
+    if (!then.fits) report.bad_day = {cause, then.peak_device};
+  }
+  const bool emptied =  // the replay's holes are more than is left beside them
+      std::ranges::any_of(report.ranks, [](const RankMemory& rank) { return rank.retries > 0; });
+  if (report.verdict() == Verdict::Yes && (emptied || report.near_capacity())) {
+    report.bad_day = {BadDayCause::AllocatorMargin, report.peak_device};
+  }
+  return report;
+}
+
+RankMemory predict_row_memory(const MemoryProfile& profile, const Layout& layout,
+                              const Cluster& cluster, const Schedule& order, RankClass row) {
+  const auto of = [&](const Layout& loaded) {
+    return row_memory(
+        replay_setup(profile, loaded, cluster.gpu.compute_capability.value_or(0), order), cluster,
+        row);
+  };
+  const LoadedLayout busiest(layout, {.rows = day_load(layout).rows});
+  RankMemory memory = of(busiest.layout());
+  if (!memory.fits && day_load(layout).rows > 1) memory.fits = of(layout).fits;
+  return memory;
 }
 
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,

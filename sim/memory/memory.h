@@ -16,6 +16,7 @@
 #include "schedules/ir/schedule.h"
 #include "schedules/scenario/layout.h"
 #include "sim/cluster/cluster.h"
+#include "sim/memory/bad_day.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
@@ -65,7 +66,7 @@ struct RankMemory {
   std::int32_t retries = 0;  // allocations that had to empty the cache first, in all replayed steps
   // What a step gives back and maps anew that empties the cache though steps before it did.
   std::vector<Mapping> remapped;
-  bool fits = true;
+  bool fits = true;           // at even load
   bool beyond_count = false;  // no integer holds the bytes: the figures are those until then
 
   std::int64_t remapped_bytes() const {
@@ -88,8 +89,21 @@ struct NearestPlan {
   std::int32_t tried = 0;                  // plans whose memory was predicted
 };
 
+// A change of one key with which a tight plan holds on its bad day (sim/search/what_holds.h).
+struct Remedy {
+  std::string key, to;           // "expert_capacity", JSON
+  std::int64_t peak_device = 0;  // [B]
+};
+
+// Peaks are of the rank whose experts are busiest, as plan.expert_routing says; `fits` asks for no
+// more than even load.
 struct MemoryReport {
   bool fits = true;
+  BadDay bad_day;  // none: it fits on every day that the plan tells of, or it does not fit at all
+  DayLoad load;    // of the worst of them
+  // [B] as peak_device, at even load. Looked for where the busiest rank does not fit, else the
+  // same.
+  std::int64_t even_peak_device = 0;
   bool beyond_count = false;  // of a rank
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
@@ -102,7 +116,12 @@ struct MemoryReport {
   std::int32_t gradient_copy = 0;
   std::string note;  // what the reader should hear of it (zero_order.h), filled by who reports
   std::optional<NearestPlan> instead;  // of a plan that does not fit; filled by who reports
+  std::vector<Remedy> holds;           // of a tight one; likewise
 
+  Verdict verdict() const {
+    if (!fits) return Verdict::No;
+    return bad_day.cause == BadDayCause::None ? Verdict::Yes : Verdict::Tight;
+  }
   bool near_capacity() const { return sim::near_capacity(peak_device, capacity); }
   bool at_building() const { return std::ranges::any_of(ranks, &RankMemory::at_building); }
 };
@@ -112,6 +131,9 @@ struct MemoryReport {
 // per stage of the order.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order);
+// The same of one row: its peaks as the busiest rank has them, `fits` at even load.
+RankMemory predict_row_memory(const MemoryProfile& profile, const Layout& layout,
+                              const Cluster& cluster, const Schedule& order, RankClass row);
 // The same with the profile of the plan's runtime, which is read.
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
                                     const Schedule& order);

@@ -13,6 +13,29 @@ namespace {
 // with the machine: 20 of the 24 layouts in docs/accuracy.md were within this.
 constexpr double kSharedCpuBand = 0.15;
 
+// A step whose computing is bounded by the host for more than this share of it.
+constexpr double kHostBound = 0.5;
+// Ranks over which ZeRO shards, beyond which its frameworks differ (docs/accuracy.md).
+constexpr std::int32_t kWideShards = 128;
+
+// Share of the compute stream's time in ops that the host issues as slowly as the device works.
+double host_bound_share(const Prediction& p) {
+  const Schedule& s = p.schedule;
+  double all = 0, bound = 0;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    const auto row = static_cast<std::size_t>(r);
+    for (auto op = static_cast<std::size_t>(s.row_begin[row]);
+         op < static_cast<std::size_t>(s.row_begin[row + 1]); ++op) {
+      if (s.ops[op].stream != Stream::Compute) continue;
+      const double time = s.rows[row].multiplicity *
+                          static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value);
+      all += time;
+      if (p.pricing.host_bound[static_cast<std::size_t>(p.pricing.table.of_op[op])]) bound += time;
+    }
+  }
+  return all > 0 ? bound / all : 0;
+}
+
 // Shares of all the time that ops of the compute stream and exposed communication take.
 void add_level_shares(Prediction& p) {
   RestsOn sum;
@@ -73,11 +96,16 @@ StepFeatures features_of(const Prediction& p, const Cluster& cluster) {
                  .attention = std::string(name_of(plan.attention_kernel)),
                  .nic = p.gpus > cluster.gpus_per_node ? cluster.nics.kind : "",
                  .gpus = p.gpus};
-  if (plan.tensor_parallel > 1) f.set(ParallelKind::Tensor);
-  if (plan.pipeline_parallel > 1) f.set(ParallelKind::Pipeline);
-  if (plan.context_parallel > 1) f.set(ParallelKind::Context);
-  if (plan.zero_stage == 3) f.set(ParallelKind::ShardedParameters);
-  if (p.has_experts) f.set(ParallelKind::Experts);
+  f.set(StepKind::Tensor, plan.tensor_parallel > 1);
+  f.set(StepKind::Pipeline, plan.pipeline_parallel > 1);
+  f.set(StepKind::Context, plan.context_parallel > 1);
+  f.set(StepKind::ShardedParameters, plan.zero_stage == 3);
+  f.set(StepKind::Experts, p.has_experts);
+  f.set(StepKind::HostBound, host_bound_share(p) > kHostBound);
+  f.set(StepKind::LearnedRouting, p.has_experts && plan.expert_routing == ExpertRouting::Uniform &&
+                                      plan.expert_capacity <= 0);
+  f.set(StepKind::AssumedNetwork, cluster.nics.assumed && p.gpus > cluster.gpus_per_node);
+  f.set(StepKind::WideShards, plan.zero_stage > 0 && plan.shards() > kWideShards);
   for (const CommunicationRow& row : p.communication) {
     if (p.step_s > 0) f.network_share += row.exposed_s / p.step_s;
   }

@@ -159,7 +159,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   p.warnings = precision_warnings(plan, cluster);
   const bool arena = plan.runtime.own_executor;
   const auto enough = [&] {
-    return options.memory_limit && p.memory.peak_device > *options.memory_limit;
+    return options.memory_limit && p.memory.even_peak_device > *options.memory_limit;
   };
   if (!arena && options.memory) {
     p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order);

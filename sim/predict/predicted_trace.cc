@@ -48,9 +48,9 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
                          const Cluster& cluster) {
   const Result<MemoryProfile> profile = read_memory_profile(p.plan.runtime.name);
   if (!profile) return;
-  const Layout layout(scenario.model, p.plan);
-  ReplaySetup setup =
-      replay_setup(profile.value(), layout, cluster.gpu.compute_capability.value_or(0), p.order);
+  const LoadedLayout busiest({scenario.model, p.plan}, {.rows = p.memory.load.rows});
+  ReplaySetup setup = replay_setup(profile.value(), busiest.layout(),
+                                   cluster.gpu.compute_capability.value_or(0), p.order);
   setup.whole_step = setup.samples = true;
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone

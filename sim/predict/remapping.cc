@@ -50,6 +50,7 @@ class LongerCosts {
     table.costs.push_back(cost);
     pricing_.rests_on.push_back(RestsOn(pricing_.rests_on[than]));
     pricing_.traffic.push_back(std::vector(pricing_.traffic[than]));
+    pricing_.host_bound.push_back(bool{pricing_.host_bound[than]});
     return static_cast<std::int32_t>(table.costs.size()) - 1;
   }
 

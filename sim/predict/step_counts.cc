@@ -7,7 +7,7 @@
 #include <map>
 
 #include "schedules/model/attention_keys.h"
-#include "sim/compute/expert_load.h"
+#include "sim/formulas/expert_load.h"
 #include "sim/network/collective_cost.h"
 
 namespace rehearse::sim {

@@ -2,8 +2,10 @@
 #include "sim/report/fit_text.h"
 
 #include <algorithm>
+#include <array>
 
 #include "schedules/base/counted.h"
+#include "schedules/base/json_reader.h"
 #include "sim/report/rank_words.h"
 #include "sim/report/report_units.h"
 
@@ -50,7 +52,8 @@ std::vector<RankMemory>::const_iterator fullest_at_building(const MemoryReport& 
 }  // namespace
 
 std::string fit_words(const MemoryReport& memory) {
-  const std::string words = memory.fits ? "fits" : "DOES NOT FIT";
+  constexpr std::array<std::string_view, 3> kWords{"fits", "fits, tight", "DOES NOT FIT"};
+  const std::string words(kWords[static_cast<std::size_t>(memory.verdict())]);
   if (!memory.near_capacity()) return words;
   const double share = 100 * static_cast<double>(memory.peak_device) /
                        static_cast<double>(std::max<std::int64_t>(memory.capacity, 1));
@@ -74,6 +77,72 @@ std::string misfit_text(const Prediction& p) {
   return text +
          "  Such a step cannot be made; the times below are what it would take. "
          "rehearse search\n  lists plans that fit.\n\n";
+}
+
+std::string day_words(const DayLoad& load) {
+  std::string text;
+  if (load.rows > 1) {
+    text = fmt::format("the busiest rank has {:.2f} times the mean rows", load.rows);
+  }
+  if (load.sample > 0) {
+    text += fmt::format("{}a sample has {} tokens", text.empty() ? "" : " and ",
+                        with_commas(static_cast<double>(load.sample)));
+  }
+  return text;
+}
+
+namespace {
+
+std::string holds_text(const std::vector<Remedy>& holds) {
+  if (holds.empty()) return "";
+  std::string text = "  It holds with ";
+  for (const Remedy& remedy : holds) {
+    std::string flag = fmt::format("plan.{}={}", remedy.key, remedy.to);
+    if (remedy.to.find('"') != std::string::npos) flag = '\'' + flag + '\'';
+    text += fmt::format("{}--set {} ({})", &remedy == holds.data() ? "" : ", or\n    with ", flag,
+                        bytes(remedy.peak_device));
+  }
+  return text + "\n";
+}
+
+std::string breaks_text(const MemoryReport& m) {
+  switch (m.bad_day.cause) {
+    case BadDayCause::None:
+      return {};
+    case BadDayCause::BusiestRank:
+    case BadDayCause::LongestSample:
+      return fmt::format("TIGHT: it fits at even load, and breaks on the day when {}: {} of {}\n",
+                         day_words(m.load), bytes(m.bad_day.peak_device), bytes(m.capacity));
+    case BadDayCause::AllocatorMargin:
+      return fmt::format(
+          "TIGHT: {} of {}; it breaks on the day when holes between the allocator's blocks, or "
+          "what "
+          "else\n  runs on the card, take {:.0f} % of it\n",
+          bytes(m.bad_day.peak_device), bytes(m.capacity), 100 * kNearCapacity);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string tight_text(const Prediction& p) {
+  if (p.memory.verdict() != Verdict::Tight) return {};
+  return breaks_text(p.memory) + holds_text(p.memory.holds) + "\n";
+}
+
+std::string bad_day_json(const MemoryReport& memory) {
+  if (memory.verdict() != Verdict::Tight) return "null";
+  std::string holds;
+  for (const Remedy& remedy : memory.holds) {
+    holds += fmt::format("{}{{\"key\": \"plan.{}\", \"to\": {}, \"peak_device_bytes\": {}}}",
+                         holds.empty() ? "" : ", ", remedy.key, remedy.to, remedy.peak_device);
+  }
+  return fmt::format(
+      "{{\"cause\": \"{}\", \"peak_device_bytes\": {}, \"even_peak_device_bytes\": {}, "
+      "\"rows_over_mean\": {}, \"sample_tokens\": {}, \"holds\": [{}]}}",
+      name_of(memory.bad_day.cause), memory.bad_day.peak_device, memory.even_peak_device,
+      json_number(memory.load.rows),
+      memory.load.sample > 0 ? std::to_string(memory.load.sample) : "null", holds);
 }
 
 std::string peak_words(const Prediction& p, std::size_t row) {

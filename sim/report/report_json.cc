@@ -40,6 +40,8 @@ Json memory_json(const Prediction& p) {
                {"host_bytes", m.host},
                {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)},
                {"near_capacity", m.near_capacity()},
+               {"verdict", name_of(m.verdict())},
+               {"bad_day", Json::parse(bad_day_json(m))},
                {"instead", Json::parse(instead_json(m))}};
   Json ranks = Json::array();
   const std::size_t classes = p.schedule.rows.size() / m.ranks.size();

@@ -165,7 +165,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                       cluster.name.empty() ? cluster.id : cluster.name);
   text += "  " + step_line(plan) + "\n";
   text += order_line(p.plan, p.choice) + "\n";
-  text += misfit_text(p);
+  text += misfit_text(p) + tight_text(p);
   text += fmt::format("step time       {:>12}   ({} tokens/s, {} per GPU)\n", seconds(p.step_s),
                       with_commas(p.tokens_per_s), with_commas(p.tokens_per_s / p.gpus));
   text += band_lines(p);

@@ -2,6 +2,7 @@
 // What a search keeps of a prediction.
 #include <algorithm>
 
+#include "sim/predict/confidence.h"
 #include "sim/search/search.h"
 
 namespace rehearse::sim {
@@ -17,10 +18,14 @@ FoundPlan summarize(const Prediction& p) {
   found.low_s = p.low_s();
   found.high_s = p.high_s();
   found.nearest = p.band.nearest;
+  if (p.models) found.features = features_of(p, p.models->cluster);
   found.mfu = p.mfu();
   if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
   found.peak_device = p.memory.peak_device;
   found.capacity = p.memory.capacity;
+  found.verdict = p.memory.verdict();
+  found.bad_day = p.memory.bad_day.cause;
+  found.load = p.memory.load;
   found.remaps = p.remap_s > 0;
   const auto fullest = std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_device);
   if (fullest != p.memory.ranks.end()) found.parts = fullest->parts;

@@ -10,7 +10,6 @@
 
 #include "schedules/passes/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "sim/memory/row_memory.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
 #include "sim/search/space/plan_changes.h"
@@ -208,10 +207,8 @@ class Finder {
     Plan filled = plan;
     const Result<Schedule> order = order_of(space_.base.model, filled);
     if (!order) return std::nullopt;
-    const ReplaySetup replay =
-        replay_setup(setup_.tables.profile(plan), {space_.base.model, filled},
-                     cluster_.gpu.compute_capability.value_or(0), order.value());
-    const RankMemory memory = row_memory(replay, cluster_, fullest);
+    const RankMemory memory = predict_row_memory(
+        setup_.tables.profile(plan), {space_.base.model, filled}, cluster_, order.value(), fullest);
     return Needs{memory.peak_device, 0, memory.fits};
   }
 

@@ -2,12 +2,14 @@
 #include "sim/search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <mutex>
 #include <span>
 #include <tuple>
 
+#include "sim/band/difference_band.h"
 #include "sim/search/equal_plans.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
@@ -162,7 +164,7 @@ class Searcher {
     const Result<Prediction> made =
         predicted(plan, {.memory_limit = limit, .tables = &setup_.tables});
     if (!made) return evaluated;
-    if (!made.value().memory.fits || made.value().memory.peak_device > limit) {
+    if (!is_within(made.value().memory, limit, options_)) {
       evaluated.state = Evaluated::State::TooLarge;
       return evaluated;
     }
@@ -403,12 +405,23 @@ class Searcher {
       result_.ordered_from = setup_.tables.errors.pair_ordered;
       confirmed_ = merge_equal(std::move(confirmed_), result_.equal_within);
     }
+    tell_apart();
     if (confirmed_.size() > static_cast<std::size_t>(std::max(options_.top, 1))) {
       confirmed_.resize(static_cast<std::size_t>(std::max(options_.top, 1)));
     }
     result_.best = std::move(confirmed_);
     for (FoundPlan& plan : result_.best) {
       plan.launched_elsewhere = launched_elsewhere(options_.frameworks, plan.plan);
+    }
+  }
+
+  // Which rows lie within the band of their difference from the first.
+  void tell_apart() {
+    for (std::size_t i = 1; i < std::min(confirmed_.size(), kToldApart); ++i) {
+      const FoundPlan &first = confirmed_.front(), &other = confirmed_[i];
+      const double apart = std::log(other.seconds_per_token() / first.seconds_per_token());
+      const double band = difference_band(first.features, other.features, setup_.tables.errors);
+      if (std::abs(apart) < band) result_.near.push_back({other.plan, other.step_s, band});
     }
   }
 

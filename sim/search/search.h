@@ -26,6 +26,13 @@ struct EqualPlan {
   double step_s = 0;
 };
 
+// A plan that lies nearer to the best than the band of their difference (difference_band.h).
+struct NearPlan {
+  Plan plan;
+  double step_s = 0;
+  double band = 0;  // ln
+};
+
 // What is kept of a confirmed plan's prediction: the report's figures of the same names.
 struct FoundPlan {
   Plan plan;
@@ -33,13 +40,17 @@ struct FoundPlan {
   double step_s = 0, tokens_per_s = 0, bubble_ratio = 0, energy_j = 0, error_band = 0;
   std::optional<double> mfu, usd_per_step;
   std::int64_t peak_device = 0, capacity = 0;  // [B] of the fullest rank
-  bool remaps = false;                         // every step empties the allocator's cache
-  MemoryParts parts;                           // of the fullest rank, at its peak
-  double busy_s = 0;                           // mean over ranks
+  Verdict verdict = Verdict::Yes;
+  BadDayCause bad_day = BadDayCause::None;  // on which a tight plan breaks
+  DayLoad load;                             // of its worst day
+  bool remaps = false;                      // every step empties the allocator's cache
+  MemoryParts parts;                        // of the fullest rank, at its peak
+  double busy_s = 0;                        // mean over ranks
   std::array<double, kNumIdleCauses> causes_s{};
   std::vector<CommunicationRow> communication;
   double low_s = 0, high_s = 0;  // between which the truth lies, nine times in ten
   std::vector<NearCases> nearest;
+  StepFeatures features;
   std::vector<EqualPlan> equal;    // that the prediction cannot tell from it (equal_plans.h)
   std::string launched_elsewhere;  // who can launch it, where its own framework cannot
 
@@ -90,6 +101,8 @@ struct SearchProgress {
   const FoundPlan* best = nullptr;
 };
 
+inline constexpr std::size_t kToldApart = 16;
+
 struct SearchOptions {
   std::int32_t top = 10, threads = 1;
   bool explain = true;                 // situation and sensitivities too
@@ -97,6 +110,7 @@ struct SearchOptions {
   bool merge = false;                  // plans that are equal are one row (equal_plans.h)
   std::optional<double> merge_within;  // ln; left out: what measured pairs say
   double headroom = 0;                 // share of the capacity that is kept free
+  bool survive = false;                // plans alone that hold on their bad day: verdict yes
   std::vector<Framework> frameworks;   // that may be named beside a plan
   double change = 1.2;                 // factor of the sensitivities
   std::int32_t changed_plans = 8;      // of the fastest, that each change is tried on
@@ -119,7 +133,10 @@ struct SearchResult {
   double equal_within = 0;  // ln: what tells two plans apart, where they were merged
   std::vector<std::string> left_out;  // schedules that no released framework runs; of the caller
   std::vector<FoundPlan> best;        // by time per token, at most `top`
-  std::vector<FoundPlan> front;       // memory against time: each faster than all smaller ones
+  // Of the rows behind the first those that the prediction does not tell from it: of the fastest
+  // kToldApart, by time.
+  std::vector<NearPlan> near;
+  std::vector<FoundPlan> front;  // memory against time: each faster than all smaller ones
   std::optional<SituationReport> situation;  // where it was asked for, and a replica is legal
   std::vector<Sensitivity> sensitivities;    // best first
   std::optional<ExpertAdvice> experts;       // of a model that has some

@@ -20,6 +20,11 @@ std::int64_t allowed_bytes(const Cluster& cluster, const SearchOptions& options)
                                    static_cast<double>(cluster.capacity().value));
 }
 
+bool is_within(const MemoryReport& memory, std::int64_t allowed, const SearchOptions& options) {
+  if (options.survive) return memory.verdict() == Verdict::Yes && memory.peak_device <= allowed;
+  return memory.fits && memory.even_peak_device <= allowed;
+}
+
 std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const SearchOptions& options,
                                           LiveBounds& live, std::span<const FoundPlan> plans,
                                           std::span<const std::pair<double, Plan>> refused) {
@@ -58,9 +63,9 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
                    .lifetimes = false,
                    .scale_up_factor = change.scale_up,
                    .tables = &tables});
-      if (!made || !made.value().memory.fits) return false;
-      if (memory && made.value().memory.peak_device > allowed_bytes(change.cluster, options))
-        return false;
+      if (!made) return false;
+      const std::int64_t allowed = allowed_bytes(change.cluster, options);
+      if (memory && !is_within(made.value().memory, allowed, options)) return false;
       const FoundPlan one = summarize(made.value());
       if (one.seconds_per_token() >= least) return true;
       least = one.seconds_per_token();

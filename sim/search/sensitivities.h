@@ -15,6 +15,8 @@ namespace rehearse::sim {
 
 // [B] of a GPU's capacity that a plan may take.
 std::int64_t allowed_bytes(const Cluster& cluster, const SearchOptions& options);
+// Whether a plan's memory is: at even load; on its bad day too where plans must survive it.
+bool is_within(const MemoryReport& memory, std::int64_t allowed, const SearchOptions& options);
 
 // Every change re-simulates `plans`, the fastest first; more memory instead those of `refused` (too
 // large for the cluster as it is, by their estimates) that it lets in. Best first.

@@ -31,6 +31,23 @@ constexpr std::array kExpertCapacityKeys{
 };
 constexpr KeyTable kExpertCapacity{.title = "expert_capacity", .keys = kExpertCapacityKeys};
 
+constexpr std::array kDocumentKeys{
+    KeySpec{.name = "mean",
+            .types = kNumber,
+            .min = 1,
+            .max = kMaxTokens,
+            .required = true,
+            .about = "mean length [tokens]"},
+    KeySpec{
+        .name = "maximum",
+        .types = kInteger,
+        .min = 1,
+        .max = kMaxTokens,
+        .required = true,
+        .about = "the longest one [tokens]; beyond sequence_length: memory on the day it comes"},
+};
+constexpr KeyTable kDocuments{.title = "document_length", .keys = kDocumentKeys};
+
 // What `run` does.
 constexpr RunUse priced(std::string_view runs, std::string_view example, std::string_view about) {
   return {KeyUse::Priced, runs, example, about};
@@ -357,18 +374,16 @@ constexpr std::array kPlanRows{
                           "another optimizer's update is priced"),
             .field = &Plan::optimizer},
     PlanRow{.key = {.name = "document_length",
-                    .types = kNumber,
+                    .types = kNumber | kObject,
                     .min = 1,
                     .max = kMaxTokens,
+                    .members = &kDocuments,
                     .searchable = true,
                     .about = "mean length of the documents packed into a sequence, whose attention "
-                             "does not cross them; left out: whole sequences"},
+                             "does not cross them, or {mean, maximum}; left out: whole sequences"},
             .run = priced("null", "1024", "attention inside documents is priced"),
             .field = &Plan::document_length,
-            .text =
-                [](const Plan& p) {
-                  return p.document_length > 0 ? json_number(p.document_length) : std::string();
-                }},
+            .text = plan_values::document_length},
     PlanRow{.key = flag("flash_attention", "fused attention; agrees with attention_kernel"),
             .run = said("null | true", "false", kOneKernel),
             .field = &Plan::flash_attention},

@@ -51,6 +51,15 @@ std::string stage_layers(const Plan& plan) {
   return text + "]";
 }
 
+std::string document_length(const Plan& plan) {
+  if (plan.document_length <= 0) return {};
+  if (plan.document_maximum <= 0) return json_number(plan.document_length);
+  Object object;
+  object.add("mean", json_number(plan.document_length));
+  object.add("maximum", std::to_string(plan.document_maximum));
+  return object.take();
+}
+
 std::string rank_order(const Plan& plan) {
   std::string text;
   for (const Axis axis : plan.rank_order) {

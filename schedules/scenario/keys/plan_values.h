@@ -14,6 +14,7 @@ std::string precision(const Plan& plan);
 std::string expert_routing(const Plan& plan);
 std::string expert_capacity(const Plan& plan);
 std::string dropout(const Plan& plan);
+std::string document_length(const Plan& plan);
 std::string overlap(const Plan& plan);
 
 }  // namespace rehearse::plan_values

@@ -90,6 +90,22 @@ std::string optimizers_run() {
   return names;
 }
 
+void read_documents(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* given = keys.given(&Plan::document_length);
+  if (given == nullptr) return;
+  plan.document_length = given->number;
+  if (given->is(JsonKind::Object)) {
+    plan.document_length = given->given("mean")->number;
+    plan.document_maximum = given->given("maximum")->integer;
+    if (static_cast<double>(plan.document_maximum) < plan.document_length) {
+      return keys.fail(&Plan::document_length, "the maximum is below the mean");
+    }
+  }
+  if (!plan.flash_attention) {
+    keys.fail(&Plan::document_length, "attention inside documents needs a fused kernel");
+  }
+}
+
 }  // namespace
 
 // What trains today beside AdamW in 16 and 8 bit.
@@ -115,9 +131,7 @@ void read_recipe(const GivenKeys& keys, Plan& plan) {
     return keys.fail(&Plan::precision, "runtime " + plan.runtime.name + " has no products in " +
                                            std::string(name_of(plan.precision.compute)));
   }
-  if (plan.document_length > 0 && !plan.flash_attention) {
-    keys.fail(&Plan::document_length, "attention inside documents needs a fused kernel");
-  }
+  read_documents(keys, plan);
 }
 
 }  // namespace rehearse

@@ -97,7 +97,13 @@ class RowReplay {
       transfers.push_back(ledger_.allocate(setup_.handover, MemoryPart::Buffers));
     }
     if (!profile.moments_at_first_step) state_.create_moments();
-    if (profile.moments_at_first_step) replay_step(/*first=*/true);
+    if (setup_.usual != nullptr) {
+      load(*setup_.usual);
+      replay_step(/*first=*/profile.moments_at_first_step);
+      load(setup_);
+    } else if (profile.moments_at_first_step) {
+      replay_step(/*first=*/true);
+    }
     replay_step(/*first=*/false);
     settle();
     ledger_.free(transfers);
@@ -124,6 +130,18 @@ class RowReplay {
       plan.block_of.assign(static_cast<std::size_t>(order_.microbatches * order_.slices), -1);
       stage_at_[stage.index()] = static_cast<std::int32_t>(stages_.size());
       stages_.push_back(std::move(plan));
+    }
+  }
+
+  // The programs of a step under another load. Slots are the same under every load.
+  void load(const ReplaySetup& setup) {
+    for (const Stage at : setup_.stages[row_.index()]) {
+      StagePlan& stage = stages_[static_cast<std::size_t>(stage_at_[at.index()])];
+      const std::vector<SegmentInfo>& segments = setup_.segments[at.index()];
+      for (std::size_t i = 0; i < stage.parts.size(); ++i) {
+        stage.parts[i].program = &of_segment(setup.programs, setup.layout.model, segments[i]);
+      }
+      stage.meet(setup.layout, at.value, static_cast<std::int32_t>(setup_.segments.size()));
     }
   }
 

@@ -30,6 +30,9 @@ struct ReplaySetup {
   std::vector<std::vector<Stage>> stages;          // per row
   std::int64_t handover = 0;                       // [B] of an activation
   std::int32_t compute_capability = 80;
+  // The load of the step before, where that had another one: what it leaves cached is there. Null:
+  // every step is alike.
+  const ReplaySetup* usual = nullptr;
   bool whole_step = false;  // replay every op, though the steady phase repeats
   bool samples = false;     // record memory op by op; REQUIRES whole_step
 };

@@ -8,7 +8,7 @@
 
 #include "schedules/body/body.h"
 #include "schedules/scenario/layout.h"
-#include "sim/compute/expert_load.h"
+#include "sim/formulas/expert_load.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/dispatch_cost.h"
 #include "sim/network/topology.h"

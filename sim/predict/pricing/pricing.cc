@@ -82,6 +82,7 @@ class Pricer {
     out_.table.costs.push_back(cost);
     out_.rests_on.push_back(share);
     out_.traffic.push_back(std::move(traffic));
+    out_.host_bound.push_back(false);
     return static_cast<std::int32_t>(out_.table.costs.size()) - 1;
   }
   static RestsOn all(CostLevel level, MeasuredTable table = MeasuredTable::None) {
@@ -104,11 +105,14 @@ class Pricer {
       return add_on_workers(use, true, body.level, share, std::move(traffic));
     }
     // Bodies are priced on row 0's links; every row has links of its own, if it has them at all.
-    return add({.time = body.time,
-                .communicating = body.communicating,
-                .imbalanced = body.imbalanced,
-                .level = body.level},
-               moved_to(links_, body.demands), share, std::move(traffic));
+    const std::int32_t cost = add({.time = body.time,
+                                   .communicating = body.communicating,
+                                   .imbalanced = body.imbalanced,
+                                   .level = body.level},
+                                  moved_to(links_, body.demands), share, std::move(traffic));
+    out_.host_bound.back() = static_cast<double>(body.host.value) >
+                             Pricing::kHostNear * static_cast<double>(body.device.value);
+    return cost;
   }
 
   std::int32_t compute_cost(const Op& op) {

@@ -35,6 +35,10 @@ struct Pricing {
   CostTable table;
   std::vector<RestsOn> rests_on;              // per cost: shares of its time
   std::vector<std::vector<Traffic>> traffic;  // per cost
+  // Per cost: a body that the host issues hardly faster than the device works it off
+  // (host / device above kHostNear).
+  std::vector<bool> host_bound;
+  static constexpr double kHostNear = 0.8;
 };
 
 // REQUIRES: `schedule` is lowered from `layout`; the compute model is of the same.

@@ -37,6 +37,9 @@ Json plan_summary(const FoundPlan& found) {
           {"capacity_bytes", found.capacity},
           {"headroom_bytes", found.capacity - found.peak_device},
           {"near_capacity", near_capacity(found)},
+          {"verdict", name_of(found.verdict)},
+          {"bad_day",
+           found.bad_day == BadDayCause::None ? Json(nullptr) : Json(name_of(found.bad_day))},
           {"usd_per_step", found.usd_per_step},
           {"tokens_per_usd", found.usd_per_step ? tokens_per_usd(found) : Json(nullptr)},
           {"energy_j", found.energy_j},
@@ -47,6 +50,16 @@ Json plan_summary(const FoundPlan& found) {
            found.launched_elsewhere.empty() ? Json(nullptr) : Json(found.launched_elsewhere)},
           {"equal", equal_json(found)},
           {"plan", Json::parse(plan_json(found.plan, 0))}};
+}
+
+Json near_json(const std::vector<NearPlan>& near) {
+  Json list = Json::array();
+  for (const NearPlan& one : near) {
+    list.push_back({{"step_time_s", one.step_s},
+                    {"difference_band", std::expm1(one.band)},
+                    {"plan", Json::parse(plan_json(one.plan, 0))}});
+  }
+  return list;
 }
 
 Json plans_json(const std::vector<FoundPlan>& plans) {
@@ -69,6 +82,7 @@ Json case_json(const SearchCase& one) {
       {"schedules_left_out", r.left_out},
       {"interrupted", r.interrupted},
       {"best", plans_json(r.best)},
+      {"near", near_json(r.near)},
       {"front", plans_json(r.front)}};
   json["situation"] = nullptr;
   if (r.situation) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "schedules/base/counted.h"
@@ -38,6 +39,23 @@ std::string marks_of(const FoundPlan& plan) {
   return text;
 }
 
+// Which day the marked plans break on.
+std::string tight_text(const std::vector<FoundPlan>& plans) {
+  constexpr std::array<std::string_view, 4> kDays{
+      "", "the busiest rank has more rows than the mean", "the longest sample comes",
+      "holes in the allocator or anything else take 5 % of the capacity"};
+  std::string days;
+  for (std::size_t cause = 1; cause < kDays.size(); ++cause) {
+    const auto breaks = [&](const FoundPlan& plan) {
+      return plan.bad_day == static_cast<BadDayCause>(cause);
+    };
+    if (std::ranges::none_of(plans, breaks)) continue;
+    days += (days.empty() ? "" : ", or when ") + std::string(kDays[cause]);
+  }
+  if (days.empty()) return {};
+  return "  ~ tight: fits at even load, not on the day when " + days + "\n";
+}
+
 std::string table(const SearchResult& result) {
   const bool priced = !result.best.empty() && result.best.front().usd_per_step.has_value();
   std::string text = fmt::format(
@@ -45,18 +63,31 @@ std::string table(const SearchResult& result) {
       "bubble", "tokens/s", priced ? fmt::format("{:>11} ", "tokens/USD") : "", "energy", "plan");
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundPlan& plan = result.best[i];
-    text += fmt::format(
-        "{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
-        seconds_text(plan.step_s), plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
-        gigabytes_text(plan.capacity - plan.peak_device), near_capacity(plan) ? '~' : ' ',
-        plan.bubble_ratio * 100, with_commas(plan.tokens_per_s),
-        priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
-        energy(plan.energy_j), plan_line(plan.plan) + marks_of(plan));
+    text += fmt::format("{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
+                        seconds_text(plan.step_s),
+                        plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
+                        gigabytes_text(plan.capacity - plan.peak_device),
+                        plan.verdict == Verdict::Tight ? '~' : ' ', plan.bubble_ratio * 100,
+                        with_commas(plan.tokens_per_s),
+                        priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
+                        energy(plan.energy_j), plan_line(plan.plan) + marks_of(plan));
   }
-  if (std::ranges::any_of(result.best, [](const FoundPlan& plan) { return near_capacity(plan); })) {
-    text += "  ~ within 5 % of the capacity: too near to be sure that it fits\n";
-  }
-  return text;
+  return text + tight_text(result.best);
+}
+
+// Rows that the prediction does not tell from the first: "  2 and 3 are within ...".
+std::string near_text(const SearchResult& result) {
+  if (result.near.empty()) return {};
+  double widest = 0;
+  for (const NearPlan& near : result.near) widest = std::max(widest, near.band);
+  return fmt::format(
+      "  {} behind the first {} within the band of their difference from it (up to {:.1f} %: "
+      "errors "
+      "that both\n  share cancel): the prediction does not tell them apart, a measured step of "
+      "each "
+      "would\n",
+      counted(static_cast<std::int64_t>(result.near.size()), "row"),
+      result.near.size() == 1 ? "lies" : "lie", 100 * std::expm1(widest));
 }
 
 // What the list says of its own certainty.
@@ -71,6 +102,7 @@ std::string certainty_text(const SearchResult& result) {
         "from {:.1f} % on nine in ten are in this one\n",
         100 * std::expm1(result.equal_within), 100 * std::expm1(result.ordered_from));
   }
+  text += near_text(result);
   std::string sources;
   for (const NearCases& near : best.nearest) {
     sources +=

@@ -150,6 +150,8 @@ TEST(Accuracy, RowsOfCurrentSoftware) {
 TEST(Accuracy, FitDecisionsOfAlephAlpha) {
   const FileScore result = score_group("aleph_alpha_13b", all);
   EXPECT_LE(result.fit.false_fits, 34);
+  EXPECT_LE(result.fit.false_fits + result.fit.tight_broke, 34);
+  EXPECT_GT(result.fit.tight_broke, result.fit.false_fits / 3);  // tight means something
   EXPECT_EQ(result.fit.false_refusals, 0);
 }
 

@@ -77,7 +77,7 @@ TEST(Score, AFormulaIsNoMeasurementOfTimeOrFit) {
   ValidationCase entry = step_case(2, 1);
   entry.kind = CaseKind::Formula;
   entry.measured_fits = true;
-  entry.predicted_fits = false;
+  entry.verdict = Verdict::No;
   const FileScore result = score_of({entry});
   EXPECT_FALSE(result.step_time.has_value());
   EXPECT_EQ(result.fit.wrong(), 0);
@@ -85,7 +85,7 @@ TEST(Score, AFormulaIsNoMeasurementOfTimeOrFit) {
 }
 
 TEST(Score, WrongFitDecisionsAndMissedTolerancesAreCounted) {
-  ValidationCase entry{.id = "x", .measured_fits = true, .predicted_fits = false};
+  ValidationCase entry{.id = "x", .measured_fits = true, .verdict = Verdict::No};
   entry.figures.push_back(
       {.key = "bubble_ratio", .measured = 0.2431, .predicted = 0.2433, .tolerance = 0.0001});
   entry.figures.push_back(
@@ -116,17 +116,53 @@ TEST(Score, PlansOfAGroupCompeteEqualOnesAveraged) {
   EXPECT_NEAR(*groups[0].spearman, 0.5, 1e-12);
 }
 
+// Who says tight is half wrong whether it ran or not, and of what is tight `fits` is true.
 TEST(Score, FitDecisionsAreCountedByTheirKind) {
-  const auto decision = [](bool measured, bool predicted) {
-    return ValidationCase{.id = "x", .measured_fits = measured, .predicted_fits = predicted};
+  const auto decision = [](bool measured, Verdict verdict) {
+    return ValidationCase{.id = "x", .measured_fits = measured, .verdict = verdict};
   };
   const FitDecisions fit =
-      score_of({decision(true, true), decision(false, true), decision(false, true),
-                decision(true, false), decision(false, false)})
+      score_of({decision(true, Verdict::Yes), decision(false, Verdict::Yes),
+                decision(false, Verdict::Yes), decision(true, Verdict::No),
+                decision(false, Verdict::No), decision(true, Verdict::Tight),
+                decision(false, Verdict::Tight), decision(false, Verdict::Tight)})
           .fit;
   EXPECT_EQ(fit.right, 2);
   EXPECT_EQ(fit.false_fits, 2);
   EXPECT_EQ(fit.false_refusals, 1);
+  EXPECT_EQ(fit.tight_ran, 1);
+  EXPECT_EQ(fit.tight_broke, 2);
+  EXPECT_EQ(fit.decided(), 8);
+  EXPECT_EQ(fit.wrong(), 4.5);
+  EXPECT_EQ(fit.differ(), 5);
+}
+
+// Of three plans two lie nearer than the band of their difference: the fastest measured is one of
+// them. Without errors of pairs every difference tells.
+TEST(Score, PlansNearerThanTheBandOfTheirDifferenceAreNotToldApart) {
+  const auto plan = [](std::int32_t tensor_parallel, double predicted, double measured) {
+    ValidationCase entry{.id = "x", .group = "g", .source = "here", .features = StepFeatures{}};
+    entry.figures.push_back({"step_time_s", measured, predicted, {}});
+    entry.scenario.emplace();
+    entry.scenario->plan.tensor_parallel = tensor_parallel;
+    return entry;
+  };
+  const std::vector<ValidationCase> cases{plan(1, 10, 11), plan(2, 10.3, 10), plan(4, 20, 20)};
+  std::vector<const ValidationCase*> pointers;
+  for (const ValidationCase& entry : cases) pointers.push_back(&entry);
+  ErrorTable errors{.sources = {"there", "here"}, .rule = {.few = 0}};
+  errors.rows.push_back({0, {}, 0.0, 1, 1});
+  errors.rows.push_back({0, {}, 0.1, 1, 2});
+  errors.rows.push_back({1, {}, 0.0, 1, 1});  // its own witness
+  errors.rows.push_back({1, {}, 2.0, 1, 2});
+  const GroupScore near = score(pointers, errors).groups.at(0);
+  EXPECT_EQ(near.near, 2);
+  EXPECT_TRUE(near.best_is_near);
+  EXPECT_EQ(near.near_regret, 0);
+  const GroupScore apart = score(pointers).groups.at(0);
+  EXPECT_EQ(apart.near, 1);
+  EXPECT_FALSE(apart.best_is_near);
+  EXPECT_NEAR(apart.near_regret, 0.1, 1e-12);
 }
 
 TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheReverse) {

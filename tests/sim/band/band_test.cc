@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "sim/band/difference_band.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -18,7 +20,7 @@ StepFeatures step() {
                  .gpus = 64,
                  .network_share = 0.2,
                  .memory_fill = 0.8};
-  f.set(ParallelKind::Tensor);
+  f.set(StepKind::Tensor);
   return f;
 }
 
@@ -151,9 +153,85 @@ TEST(Band, DifferencesAreAsManyAsAreNamed) {
   check(7);
 }
 
+// Each kind of step that no row has widens its band once, and no longer when one row has it.
+TEST(Band, WhatNobodyMeasuredWidensItUntilSomebodyHas) {
+  struct Case {
+    StepKind kind;
+    bool slow_alone;
+  };
+  for (const auto& [kind, slow_alone] :
+       {Case{StepKind::HostBound, false}, Case{StepKind::LearnedRouting, true},
+        Case{StepKind::AssumedNetwork, true}, Case{StepKind::BlockedHost, false},
+        Case{StepKind::Experts, false}, Case{StepKind::WideShards, false}}) {
+    ErrorTable known = table();
+    BandQuery of = query();
+    of.features.set(kind);
+    for (MeasuredError& row : known.rows) row.features.set(kind);
+    const Band seen = band_of(of, known);
+    EXPECT_TRUE(seen.unseen.empty());
+    ErrorTable other = known;  // as alike to the query in every other way
+    for (MeasuredError& row : other.rows) {
+      row.features.set(kind);
+      if (kind == StepKind::Experts) row.features.gpu = "blackwell 100";
+      if (kind == StepKind::WideShards) row.features.runtime = "another";
+      if (kind != StepKind::Experts && kind != StepKind::WideShards) {
+        row.features.kinds ^= 1U << static_cast<unsigned>(kind);
+      }
+    }
+    const Band widened = band_of(of, other);
+    const auto name = std::string(kStepKindNames[static_cast<std::size_t>(kind)]);
+    ASSERT_FALSE(widened.unseen.empty()) << name;
+    EXPECT_GT(widened.high, seen.high) << name;
+    if (slow_alone) {
+      EXPECT_NEAR(std::log(widened.low), std::log(seen.low), 0.0021) << name;  // one row of a
+    } else {
+      EXPECT_LT(std::log(widened.low), std::log(seen.low) - 0.0021) << name;
+    }
+  }
+}
+
+// An error that both plans share does not tell them apart; one of the difference does not cancel.
+TEST(DifferenceBand, IsOfWhatTwoErrorsDiffer) {
+  ErrorTable made = table();
+  made.rows.clear();
+  for (std::int32_t group = 1; group <= 20; ++group) {
+    const double shared = 0.3 * (group % 2);  // another machine, another day
+    for (std::int32_t plan = 1; plan <= 3; ++plan) {
+      MeasuredError row{0, step(), shared + 0.01 * plan};
+      row.group = group;
+      row.plan = plan;
+      made.rows.push_back(row);
+    }
+  }
+  EXPECT_NEAR(difference_band(step(), step(), made), 0.02, 1e-9);
+  EXPECT_EQ(difference_band(step(), step(), made, "a"), 0);  // its own witness
+  for (MeasuredError& row : made.rows) row.group = 0;        // plans that did not compete
+  EXPECT_EQ(difference_band(step(), step(), made), 0);
+}
+
+// Pairs whose two plans differ as the two that are asked of count more.
+TEST(DifferenceBand, LooksAtPairsThatDifferAlike) {
+  ErrorTable made = table();
+  made.rows.clear();
+  StepFeatures piped = step();
+  piped.set(StepKind::Pipeline);
+  for (std::int32_t group = 1; group <= 10; ++group) {
+    const StepFeatures& other = group % 2 == 0 ? piped : step();
+    for (std::int32_t plan = 1; plan <= 2; ++plan) {
+      MeasuredError row{0, plan == 1 ? step() : other, group % 2 == 0 ? 0.2 * plan : 0.01 * plan};
+      row.group = group;
+      row.plan = plan;
+      made.rows.push_back(row);
+    }
+  }
+  made.rule.difference = 0.05;
+  EXPECT_NEAR(difference_band(step(), piped, made), 0.2, 1e-9);
+  EXPECT_NEAR(difference_band(step(), step(), made), 0.01, 1e-9);
+}
+
 TEST(Band, KindsAreReadAsTheyAreWritten) {
   StepFeatures f = step();
-  f.set(ParallelKind::ShardedParameters);
+  f.set(StepKind::ShardedParameters);
   EXPECT_EQ(kinds_text(f.kinds), "tp zero3");
   EXPECT_EQ(kinds_of("tp zero3"), f.kinds);
   EXPECT_EQ(kinds_of(""), 0u);

@@ -87,13 +87,13 @@ TEST(ErrorTable, SaysWhatIsWrongWithAFile) {
   std::ofstream(name + ".json") << R"({"schema": "errors/1",
  "rule": {"difference": 0.2, "network_scale": 0.1, "memory_scale": 0.3, "lower": 0.05, "upper": 0.95, "few": 2},
  "unseen": 0.1, "left_out": [], "pair_equal": 0.02, "pair_ordered": 0.05})";
-  const std::string row = "a,hopper 90,fp8,megatron,flash3,tp pp,ib,64,0.1,0.8,-0.02\n";
+  const std::string row = "a,hopper 90,fp8,megatron,flash3,tp pp,ib,64,0.1,0.8,1,2,-0.02\n";
   for (const std::string& wrong : {std::string("a,hopper 90,fp8\n"), "b," + row,
-                                   std::string("a,h,f,m,f,,i,64,0.1,0.8,nan\n")}) {
+                                   std::string("a,h,f,m,f,,i,64,0.1,0.8,0,0,nan\n")}) {
     std::ofstream(name + ".csv") << "source,...\n" << row << wrong;
     const Result<ErrorTable> read = read_error_table(name + ".json");
     ASSERT_FALSE(read) << wrong;
-    EXPECT_EQ(read.error().message, name + ".csv:3: a row has seven texts and four numbers");
+    EXPECT_EQ(read.error().message, name + ".csv:3: a row has seven texts and six numbers");
   }
   std::ofstream(name + ".csv") << "source,...\n" << row << row;
   const ErrorTable table = read_error_table(name + ".json").value();

@@ -41,11 +41,39 @@ TEST(Confidence, GoesByWhatTheStepIsLike) {
   EXPECT_EQ(f.precision, "16 bit");
   EXPECT_EQ(f.runtime, "megatron");
   EXPECT_EQ(f.attention, "flash2");
-  EXPECT_EQ(kinds_text(f.kinds), "tp");
+  EXPECT_EQ(kinds_text(f.kinds), "tp host_bound");  // 1,024 tokens of a small model
   EXPECT_EQ(f.nic, one.cluster.nics.kind);
   EXPECT_GT(f.network_share, 0);
   EXPECT_LT(f.network_share, 1);
   EXPECT_GT(f.memory_fill, 0);
+}
+
+// Conditions under which predictions go wrong in a way of their own, one after another.
+TEST(Confidence, SeesTheConditionsOfAStep) {
+  const Made one = made(R"(, "runtime": "megatron", "attention_kernel": "flash2")");
+  Cluster assumed = one.cluster;
+  assumed.nics.assumed = true;
+  EXPECT_TRUE(features_of(one.prediction, assumed).has(StepKind::AssumedNetwork));
+  EXPECT_FALSE(features_of(one.prediction, one.cluster).has(StepKind::AssumedNetwork));
+
+  const auto kinds = [](const std::string& model, int gpus, const std::string& plan) {
+    const std::string text = R"({"model": ")" + model + R"(", "cluster": "dgx-h100", "gpus": )" +
+                             std::to_string(gpus) + R"(, "plan": {"micro_batch": 1,
+        "sequence_length": 4096, "runtime": "megatron", "attention_kernel": "flash3")" +
+                             plan + "}}";
+    const Scenario scenario = parse_scenario(text, "tests/confidence.json", 1, {}).value();
+    const Cluster cluster = read_cluster(scenario.cluster).value();
+    return kinds_text(features_of(predict(scenario, cluster).value(), cluster).kinds);
+  };
+  EXPECT_EQ(kinds("llama3-8b", 8, ""), "");
+  EXPECT_EQ(kinds("llama3-8b", 256, R"(, "zero_stage": 1)"), "wide_shards");
+  EXPECT_EQ(kinds("llama3-8b", 256, R"(, "zero_stage": 0)"), "");
+  const std::string experts = R"(, "expert_parallel": 8)";
+  EXPECT_EQ(kinds("mixtral-8x7b", 8, experts), "experts learned_routing");
+  for (const char* said : {R"("expert_routing": "balanced")", R"("expert_routing": 1.2)",
+                           R"("expert_capacity": 1.25)"}) {
+    EXPECT_EQ(kinds("mixtral-8x7b", 8, experts + ", " + said), "experts") << said;
+  }
 }
 
 TEST(Confidence, SaysWhatWasLeftToDefaults) {
@@ -68,9 +96,9 @@ TEST(Confidence, IsWidestForWhatNobodyMeasured) {
   const Made any = made(said + R"("generic")", "dgx-h100");
   EXPECT_EQ(any.prediction.band.unseen, std::vector<std::string>{"this framework"});
   EXPECT_GT(any.prediction.error_band, known.prediction.error_band);
-  const Made amd = made(said + R"("megatron")", "mi300x-8");
-  EXPECT_FALSE(amd.prediction.band.unseen.empty());
-  EXPECT_GT(amd.prediction.error_band, known.prediction.error_band);
+  const Made other = made(said + R"("megatron")", "rtx4090-8");
+  EXPECT_FALSE(other.prediction.band.unseen.empty());
+  EXPECT_GT(other.prediction.error_band, known.prediction.error_band);
 }
 
 TEST(Confidence, IsInTheReport) {

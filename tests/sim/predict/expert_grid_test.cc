@@ -10,7 +10,7 @@
 
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
-#include "sim/compute/expert_load.h"
+#include "sim/formulas/expert_load.h"
 #include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/pricing/body_collectives.h"

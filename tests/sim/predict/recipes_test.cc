@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "schedules/body/body.h"
 #include "schedules/scenario/layout.h"
@@ -47,6 +48,40 @@ TEST(PackedDocuments, ShareOfPairsInsideADocument) {
   EXPECT_EQ(plan.attention_share(), 1);
 }
 
+// Against lengths drawn: exponential, cut at the longest so that the mean is what is said.
+TEST(PackedDocuments, ShareOfPairsWithALongestDocument) {
+  Plan plan;
+  plan.sequence_length = 8192;
+  for (const auto& [mean, longest] :
+       {std::pair{512.0, 1024}, {1024.0, 1100}, {1000.0, 4096}, {2048.0, 8192}, {2048.0, 100000}}) {
+    plan.document_length = mean;
+    plan.document_maximum = longest;
+    const double scale = plan.document_scale();
+    std::mt19937_64 random(7);
+    std::exponential_distribution<double> length(1 / scale);
+    double pairs = 0, lengths = 0, documents = 0;
+    constexpr int kSequences = 20000;
+    for (int i = 0; i < kSequences; ++i) {
+      // A sequence begins anywhere in a stream of documents.
+      double left = 8192, skipped = 20 * mean * static_cast<double>(random() >> 11) * 0x1p-53;
+      while (left > 0) {
+        const double drawn = std::min<double>(length(random), longest);
+        lengths += drawn;
+        ++documents;
+        const double rest = std::min(left, std::max(drawn - skipped, 0.0));
+        skipped = std::max(skipped - drawn, 0.0);
+        pairs += rest * rest;
+        left -= rest;
+      }
+    }
+    EXPECT_NEAR(lengths / documents, mean, 0.02 * mean) << longest;
+    const double share = pairs / kSequences / (8192.0 * 8192.0);
+    EXPECT_NEAR(plan.attention_share(), share, 0.03 * share) << mean << ' ' << longest;
+  }
+  plan.document_length = 0;
+  EXPECT_EQ(plan.attention_share(), 1);
+}
+
 // The largest of 64 ranks, one sequence each, over the mean: 2.2, 2.65, 1.8, 1.2. Several sequences
 // between meetings even out, one rank has nobody to wait for.
 TEST(PackedDocuments, TheBusiestOfManyRanks) {
@@ -77,6 +112,12 @@ TEST(PackedDocuments, ShortenAttentionAlone) {
   }
   EXPECT_LT(made(plan + R"(, "document_length": 1024)").step_s, made(plan).step_s);
   EXPECT_FALSE(read(plan + R"(, "document_length": 1024, "attention_kernel": "unfused")"));
+  EXPECT_FALSE(read(plan + R"(, "document_length": {"mean": 2048, "maximum": 1024})"));
+  const Result<Scenario> both =
+      read(plan + R"(, "document_length": {"mean": 1024, "maximum": 2048})");
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_EQ(both.value().plan.document_maximum, 2048);
+  EXPECT_LT(both.value().plan.attention_share(), packed.value().plan.attention_share());
 }
 
 // The busiest rank has more pairs than the mean one, and no more of what a kernel takes without

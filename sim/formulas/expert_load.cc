@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/compute/expert_load.h"
+#include "sim/formulas/expert_load.h"
 
 #include <algorithm>
 #include <numeric>
