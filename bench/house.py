@@ -97,6 +97,50 @@ def longest_file(texts, under):
     return max((text.count("\n"), name) for name, text in texts.items() if name.startswith(under))
 
 
+def without_strings(text):
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', re.sub(r"'(?:[^'\\\n]|\\.)'", "' '", text))
+
+
+def block_end(text, begin):
+    """Behind the brace that closes the one at `begin`."""
+    depth = 0
+    for at in range(begin, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return at + 1
+    return len(text)
+
+
+def class_sizes(texts, under):
+    """{class: functions that its body declares or defines}: of each body, the statements of its own that
+    have a parameter list."""
+    sizes = {}
+    for name, text in texts.items():
+        if not name.startswith(under):
+            continue
+        text = without_strings(text)
+        for found in re.finditer(r"\b(?:class|struct) ([\w:]+)(?: final)?(?: : [^;{]*)? \{", text):
+            begin = found.end() - 1
+            inside, at, flat = text[begin + 1:block_end(text, begin) - 1], 0, ""
+            while at < len(inside):  # blocks inside become an end of a statement
+                flat += ";" if inside[at] == "{" else inside[at]
+                at = block_end(inside, at) if inside[at] == "{" else at + 1
+            functions = re.findall(r"(?:^|[;:]\s)\s*(?!using|friend|static_assert|struct|class|enum)[^;=(]*[\w)>=\]+*/-] ?\(", flat)
+            sizes[found.group(1)] = len(functions)
+    return sizes
+
+
+def function_lengths(texts, under):
+    """Lines of functions that are defined in a namespace, as the format lays them out."""
+    lengths = {}
+    for name, text in texts.items():
+        if not name.startswith(under):
+            continue
+        for found in re.finditer(r"^(?! |#|namespace|struct|class|enum|\})[^\n;={}]*?([\w:~]+)\((?:[^;{}]|\{\})*\{\n(?:.*\n)*?\}$", text, flags=re.M):
+            lengths[f"{name}: {found.group(1)}"] = found.group(0).count("\n") + 1
+    return lengths
+
+
 def rows(texts):
     model = ("schedules/", "sim/", "exec/")
     keys = files_of_keys(texts)
@@ -113,6 +157,8 @@ def rows(texts):
     yield "copies of a replica's number (at.data * context_parallel)", lines_with(texts, r"at\.data \* .*context_parallel"), "<= 1"
     yield "uses of own_executor", lines_with(texts, r"\bown_executor\b", model), "<= 10"
     yield "units that include nlohmann", files_with(texts, r"#include <nlohmann/"), "1"
+    yield "functions of the largest class of exec/body", max(class_sizes(texts, "exec/body/").values()), "<= 25"
+    yield "lines of the longest function of exec/body", max(function_lengths(texts, "exec/body/").values()), "<= 60"
     yield "source files", len(texts), ""
     yield "lines of the longest file in schedules and sim", longest_file(texts, ("schedules/", "sim/"))[0], "< 500"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: what a node of a body runs. One row of traits each; a kernel without a row does not
-// compile, nor does one that the executor (exec/body/body_runner.cc) has no case for.
+// compile, nor does one without a row of the executor (exec/body/node_rows.inc).
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that our executor's GPU backend runs in one pass with a neighbour (exec/body/body_runner,
+// Nodes that our executor's GPU backend runs in one pass with a neighbour (exec/body,
 // docs/cuda.md): what such a node still moves, and that it is no launch of its own.
 #pragma once
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of the model: the embedding, and the loss over the rank's part of the vocabulary.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "exec/body/node_rows.h"
+#include "exec/body/token_rows.h"
+
+namespace rehearse::exec {
+namespace {
+
+// The rank's part of it.
+VocabularyShape vocabulary(const OpView& op) {
+  const Transformer& m = op.shared.model;
+  const std::int64_t columns = op.shared.shape.vocabulary, first = op.coordinate * columns;
+  return {.columns = columns,
+          .valid = std::clamp<std::int64_t>(m.vocabulary - first, 0, columns),
+          .first = first,
+          .frozen = m.padding_token,
+          .scale = m.scaled_embedding ? std::sqrt(static_cast<float>(m.hidden)) : 1.0F,
+          .softcap = static_cast<float>(m.final_softcap)};
+}
+
+// Rows of the chunk whose logits (fp32) the node reads first.
+std::int64_t chunk_rows(const OpView& op, const Node& n) {
+  return op.tensor(n.reads[0]).bytes / (4 * op.shared.shape.vocabulary);
+}
+
+// What the rows of the chunk at hand are to be followed by.
+const std::int32_t* targets(const OpView& op) {
+  return op.compute->at.targets + op.carry.chunk;
+}
+
+}  // namespace
+
+void lookup(const OpView& op, const Node& n) {
+  const RankShape& s = op.shared.shape;
+  op.kernels.embed(op.lane, s.tokens, s.hidden, op.compute->at.tokens, op.parameter(n),
+                   vocabulary(op), op.out(n));
+}
+
+void table_gradient(const OpView& op, const Node& n) {
+  const RankShape& s = op.shared.shape;
+  op.kernels.embed_backward(op.lane, s.tokens, s.hidden, op.compute->at.tokens, op.in(n, 0),
+                            vocabulary(op), ints(op.in(n, 1)), op.gradient(n));
+}
+
+void add_positions(const OpView& op, const Node& n) {
+  const RankShape& s = op.shared.shape;
+  const std::byte* positions = op.parameter(n);
+  for_runs(
+      op, first_row(op), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t first) {
+        op.kernels.add_positions(op.lane, rows, s.hidden, first, op.shared.plan.sequence_length,
+                                 op.element(op.own(n, 0), row * s.hidden), positions,
+                                 op.element(op.out(n), row * s.hidden));
+      });
+}
+
+void position_gradient(const OpView& op, const Node& n) {
+  const RankShape& s = op.shared.shape;
+  for_runs(
+      op, first_row(op), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t first) {
+        op.kernels.position_gradient(op.lane, rows, s.hidden, first, op.shared.plan.sequence_length,
+                                     op.element(op.in(n, 0), row * s.hidden), op.gradient(n));
+      });
+}
+
+void row_maxima(const OpView& op, const Node& n) {
+  op.kernels.row_maxima(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
+                        floats(op.out(n)));
+}
+
+void row_sums(const OpView& op, const Node& n) {
+  op.kernels.row_sums(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
+                      floats(op.in(n, 1)), targets(op), floats(op.out(n)));
+}
+
+void loss(const OpView& op, const Node& n) {
+  op.kernels.loss_and_gradient(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
+                               floats(op.in(n, 1)), floats(op.in(n, 2)), targets(op), op.scale,
+                               op.out(n), op.compute->at.loss);
+}
+
+void whole_loss(const OpView& op, const Node& n) {
+  const Node& sums = op.body->nodes[op.carry.next++];
+  const Node& gradient = op.body->nodes[op.carry.next++];
+  op.kernels.cross_entropy(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
+                           targets(op), op.scale, floats(op.out(n)), floats(op.out(sums)),
+                           op.out(gradient), op.compute->at.loss);
+}
+
+}  // namespace rehearse::exec

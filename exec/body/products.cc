@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products, with the biases and the GELU that the backends fuse into them.
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "exec/body/node_rows.h"
+
+namespace rehearse::exec {
+
+void linear(const OpView& op, const Node& n) {
+  if (n.parameter == ParameterRole::Router) {
+    return op.kernels.router_logits(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n),
+                                    op.bias(n), floats(op.out(n)));
+  }
+  // The bias of a row-parallel product is added after the sum over tp; by the first rank where a
+  // norm reads that sum.
+  const bool row_parallel =
+      n.parameter == ParameterRole::Projection || n.parameter == ParameterRole::Down;
+  const bool first = op.shared.model.norm_placement != NormPlacement::Before && op.coordinate == 0;
+  const std::byte* added = !row_parallel || first ? op.bias(n) : nullptr;
+  const std::vector<Node>& nodes = op.body->nodes;
+  if (op.carry.next < nodes.size() && nodes[op.carry.next].kernel == Kernel::Gelu) {
+    const Node& activation = nodes[op.carry.next++];
+    return op.kernels.linear_gelu(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n), added,
+                                  op.out(n), op.out(activation));
+  }
+  op.kernels.linear(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n), added, op.out(n));
+}
+
+void linear_input(const OpView& op, const Node& n) {
+  // What the activation's gradient reads is the gradient that Down's product makes, in place.
+  const std::vector<Node>& nodes = op.body->nodes;
+  const auto activation =
+      std::find_if(nodes.begin() + static_cast<std::ptrdiff_t>(op.carry.next), nodes.end(),
+                   [&](const Node& next) {
+                     return next.kernel == Kernel::GeluBackward && next.reads[0] == n.writes[0];
+                   });
+  if (activation != nodes.end()) {
+    return op.kernels.linear_input_gelu(op.lane, n.m, n.k, n.n, op.in(n, 0), op.parameter(n),
+                                        op.in(*activation, 1), op.out(n));
+  }
+  op.kernels.linear_input(op.lane, n.m, n.k, n.n, op.in(n, 0), op.parameter(n), op.out(n));
+}
+
+void linear_weight(const OpView& op, const Node& n) {
+  op.kernels.linear_weight(op.lane, n.k, n.n, n.m, op.in(n, 0), op.in(n, 1), op.gradient(n));
+  float* sums = op.bias_gradient(n);
+  if (sums == nullptr) return;
+  // Row-parallel: reads (gathered dy, x, own dy); column-parallel: (dy, gathered x).
+  const bool row_parallel = n.reads.size() > 2;
+  op.kernels.add_column_sums(op.lane, row_parallel ? op.shared.shape.local : n.k, n.n,
+                             op.in(n, row_parallel ? 2 : 0), sums);
+}
+
+void logits(const OpView& op, const Node& n) {
+  op.kernels.logits(op.lane, n.m, n.n, n.k, op.element(op.in(n, 0), op.carry.chunk * n.k),
+                    op.parameter(n), floats(op.out(n)));
+  if (const double cap = op.shared.model.final_softcap; cap > 0) {
+    op.kernels.softcap(op.lane, n.m * n.n, cap, floats(op.out(n)));
+  }
+}
+
+void logits_input(const OpView& op, const Node& n) {
+  op.kernels.linear_input(op.lane, n.m, n.k, n.n, op.in(n, 0), op.parameter(n),
+                          op.element(op.out(n), op.carry.chunk * n.n));
+}
+
+void logits_weight(const OpView& op, const Node& n) {
+  op.kernels.linear_weight(op.lane, n.k, n.n, n.m, op.in(n, 0),
+                           op.element(op.in(n, 1), op.carry.chunk * n.m), op.gradient(n));
+  op.carry.chunk += n.k;
+}
+
+}  // namespace rehearse::exec
