@@ -67,9 +67,12 @@ int simulate(const Options& options) {
   if (!made) return fail(made.error());
   sim::Prediction prediction = std::move(made).value();
   for (const std::string& warning : prediction.warnings) print_error(warning);
+  Result<PriceOps> order_by = scenario.file_cluster ? sim::order_prices(scenario)
+                              : prediction.models   ? sim::order_prices(prediction.models)
+                                                    : PriceOps();
   prediction.memory.note =
       sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule,
-                           prediction.models ? sim::order_prices(prediction.models) : PriceOps());
+                           order_by ? std::move(order_by).value() : sim::by_flops());
   if (!prediction.memory.fits) {
     const auto search_begin = std::chrono::steady_clock::now();
     // The scenario's own space, whatever order it names: nearest_fit says which ones are tried.

@@ -160,6 +160,7 @@ int search(const Options& options) {
         Result<sim::Space> read_space = sim::read_space(options.scenario, read);
         if (!read_space) return fail(read_space.error().message);
         sim::Space space = std::move(read_space).value();
+        space.base.file_cluster.reset();  // what is found is a file that names this cluster
         Result<std::vector<std::string>> left_out =
             narrow(space, options.framework, how.frameworks);
         if (!left_out) return fail(left_out.error().message);

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "exec/cpu/kernels/instruction_set.h"
+#include "sim/predict/order_prices.h"
 
 namespace rehearse::cli {
 namespace {
@@ -65,11 +66,13 @@ int run(const RunFlags& flags) {
   }
   if (!chosen) return fail(chosen.error());
   if (flags.dry_run && !speaks) return kDone;
-  const Result<PriceOps> priced = order_of_transfers(flags, device.value(), scenario);
+  // However many processes share the cluster, and whatever --cluster describes.
+  if (!scenario.file_cluster) scenario.file_cluster = scenario.cluster;
+  const Result<PriceOps> priced = sim::order_prices(scenario);
   if (!priced && speaks) {
     print_error(flags.scenario + ": ops are ordered by FLOP counts: " + priced.error().message);
   }
-  const PriceOps order_by = priced ? priced.value() : PriceOps();
+  const PriceOps order_by = priced ? priced.value() : sim::by_flops();
   if (flags.dry_run) {
     return predict_run(flags, scenario, device.value(), processes.value(), order_by);
   }

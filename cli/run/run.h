@@ -33,11 +33,6 @@ Result<> choose_open(const RunFlags& flags, const exec::RunDevice& device, std::
 // The cluster as so many processes of this machine share it.
 sim::Cluster as_run(sim::Cluster cluster, std::int32_t processes);
 
-// By whose times the run's transfers are ordered: those of the cluster that the file names,
-// whatever machine runs it and whatever --cluster describes. Error: a cluster that is not readable.
-Result<PriceOps> order_of_transfers(const RunFlags& flags, const exec::RunDevice& device,
-                                    const Scenario& scenario);
-
 // Both return the exit code. --dry-run, of a run in so many processes of this machine:
 int predict_run(const RunFlags& flags, const Scenario& scenario, const exec::RunDevice& device,
                 std::int32_t processes, const PriceOps& order_by);

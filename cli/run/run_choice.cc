@@ -9,7 +9,6 @@
 #include "exec/cpu/machine.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "sim/predict/order_prices.h"
 #include "sim/report/plan_remarks.h"
 
 namespace rehearse::cli {
@@ -105,20 +104,6 @@ sim::Cluster as_run(sim::Cluster cluster, std::int32_t processes) {
         exec::shared_memory_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
   }
   return cluster;
-}
-
-Result<PriceOps> order_of_transfers(const RunFlags& options, const exec::RunDevice& device,
-                                    const Scenario& scenario) {
-  ClusterSource named = scenario.cluster;
-  if (!options.cluster.empty()) {
-    RunFlags as_filed = options;
-    as_filed.cluster.clear();
-    const Result<Scenario> read = scenario_of_run(as_filed, device);
-    if (read) named = read.value().cluster;  // else the file names none
-  }
-  const Result<sim::Cluster> cluster = sim::read_cluster(named);
-  if (!cluster) return cluster.error();
-  return sim::order_prices(cluster.value());
 }
 
 Result<> choose_open(const RunFlags& options, const exec::RunDevice& device, std::int32_t processes,

@@ -22,8 +22,7 @@ int predict_run(const RunFlags& options, const Scenario& as_run, const exec::Run
   Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return fail(read.error().message);
   const sim::Cluster cluster = cli::as_run(std::move(read).value(), processes);
-  Result<sim::Prediction> made =
-      predict(options.scenario, scenario, cluster, {.order_by = order_by});
+  Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
   if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();
   for (const std::string& warning : prediction.warnings) print_error(warning);

@@ -356,6 +356,20 @@ class ScenarioReader {
   Scenario scenario_;
 };
 
+// A scenario of this document. Beside it, where --cluster is given, the cluster that it names itself.
+Result<Scenario> read_document(JsonValue root, const std::string& path,
+                               const ScenarioOptions& options) {
+  if (!options.cluster) return ScenarioReader(std::move(root), path, options).read();
+  Result<Scenario> read = ScenarioReader(root, path, options).read();
+  if (!read) return read;
+  Scenario scenario = std::move(read).value();
+  ScenarioOptions as_filed = options;
+  as_filed.cluster.reset();
+  Result<Scenario> filed = ScenarioReader(std::move(root), path, as_filed).read();
+  if (filed) scenario.file_cluster = std::move(filed).value().cluster;  // else it names none
+  return scenario;
+}
+
 }  // namespace
 
 std::vector<std::string> Scenario::notes() const {
@@ -374,14 +388,14 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& path, 
                                 const ScenarioOptions& options) {
   Result<JsonValue> root = parse_json(text, path, line);
   if (!root) return root.error();
-  return ScenarioReader(std::move(root).value(), path, options).read();
+  return read_document(std::move(root).value(), path, options);
 }
 
 Result<Scenario> read_scenario(const std::string& named, const ScenarioOptions& options) {
   std::string path = named;
   Result<JsonValue> root = open_scenario(path);
   if (!root) return root.error();
-  return ScenarioReader(std::move(root).value(), path, options).read();
+  return read_document(std::move(root).value(), path, options);
 }
 
 }  // namespace rehearse

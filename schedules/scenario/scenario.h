@@ -35,6 +35,9 @@ struct Scenario {
   Plan plan;
   TrainOptions train;
   ClusterSource cluster;
+  // That the file names, where --cluster has another take its place: it orders a run all the same
+  // (sim/predict/order_prices.h).
+  std::optional<ClusterSource> file_cluster;
   Variation variation;  // of the predicted GPUs
   std::int32_t gpus = 1;
   std::vector<std::string> given;     // keys of the plan that the file, or the command, says

@@ -50,6 +50,19 @@ Result<PriceOps> order_prices(const Cluster& cluster) {
   });
 }
 
+PriceOps by_flops() {
+  return [](const Schedule&, const Layout&) -> Result<std::vector<std::int64_t>> {
+    return std::vector<std::int64_t>{};
+  };
+}
+
+Result<PriceOps> order_prices(const Scenario& scenario) {
+  const Result<Cluster> cluster =
+      read_cluster(scenario.file_cluster ? *scenario.file_cluster : scenario.cluster);
+  if (!cluster) return cluster.error();
+  return order_prices(cluster.value());
+}
+
 PriceOps order_prices(std::shared_ptr<const CostModels> models) {
   return [models = std::move(models)](const Schedule& drafted, const Layout& layout) {
     return prices_on(models->cluster, models->collectives, models->compute->scalars(), drafted,

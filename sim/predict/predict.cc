@@ -7,6 +7,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/scenario/plan_size.h"
+#include "sim/predict/order_prices.h"
 #include "sim/predict/planned_times.h"
 #include "sim/predict/predict_plan.h"
 
@@ -73,12 +74,37 @@ Result<Tried> try_order(const Scenario& scenario, const Plan& plan, const Cluste
   return tried;
 }
 
+// Whether the plan is ours and predicted for another cluster than that by which its run is ordered.
+bool ordered_as_filed(const Scenario& scenario) {
+  return scenario.file_cluster && scenario.plan.runtime.own_executor;
+}
+
+// On the cluster that the file names.
+Result<Prediction> predict_as_filed(const Scenario& scenario, const Plan& plan) {
+  Scenario filed = scenario;
+  filed.plan = plan;
+  filed.cluster = *scenario.file_cluster;
+  filed.file_cluster.reset();
+  const Result<Cluster> cluster = read_cluster(filed.cluster);
+  if (!cluster) return cluster.error();
+  return predict(filed, cluster.value());
+}
+
 // Takes the best of the plan's orders, where it has several: by predicted time among those that
 // fit. REQUIRES: options.tables.
 Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan,
                                       const Cluster& cluster, const PredictOptions& options,
                                       std::int64_t most_ops) {
   if (!leaves_order_open(plan)) return predict_plan(scenario, plan, cluster, options);
+  if (ordered_as_filed(scenario)) {
+    const Result<Prediction> filed = predict_as_filed(scenario, plan);
+    if (!filed) return filed.error();
+    Result<Prediction> made = predict_plan(scenario, filed.value().plan, cluster, options);
+    if (!made) return made;
+    Prediction prediction = std::move(made).value();
+    prediction.choice = filed.value().choice;
+    return prediction;
+  }
   PredictOptions trial = options;
   trial.timeline = trial.memory = true;
   trial.record_load = trial.lifetimes = false;
@@ -144,6 +170,10 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
 Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
                            const PredictOptions& asked) {
   PredictOptions options = asked;
+  if (ordered_as_filed(scenario)) {
+    Result<PriceOps> priced = order_prices(scenario);
+    options.order_by = priced ? std::move(priced).value() : by_flops();
+  }
   std::optional<HardwareTables> read;
   if (options.tables == nullptr) {
     std::vector<std::string> runtimes;

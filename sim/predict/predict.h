@@ -159,7 +159,8 @@ struct PredictOptions {
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read
   std::string without_source;              // of measured steps, for the band (band.h)
-  // Decides the order of transfers (sim/predict/order_prices.h); none: the prices of this cluster.
+  // Decides the order of transfers (order_prices.h); none: the prices of this cluster. predict()
+  // fills it in where a run of ours is ordered by another.
   PriceOps order_by;
 };
 

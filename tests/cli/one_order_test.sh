@@ -22,6 +22,17 @@ same() {
     [ "$(hash_of "$@" $other)" = "$measured" ] || fail "run $* $other: another schedule"
   done
 }
+# predicted COMMAND...: schedule and step of a prediction on another cluster than the file's.
+predicted() {
+  "$rehearse" "$@" --json --cluster "$work/here.cluster.json" --set plan.runtime=rehearse >"$work/out" 2>"$work/err" ||
+    fail "$*: $(cat "$work/err")"
+  echo "$(key "$work/out" schedule_hash) $(key "$work/out" step_time_s)"
+}
+# one_prediction SCENARIO ARGUMENTS: whichever command makes it.
+one_prediction() {
+  said=$(predicted simulate "$@")
+  [ "$said" = "$(predicted run "$@" --dry-run)" ] || fail "two predictions of $*: $said, $(predicted run "$@" --dry-run)"
+}
 processes=
 case $("$rehearse" --version) in *gloo*) processes="--processes 2" ;; esac
 
@@ -39,6 +50,23 @@ same $pipeline --set plan.schedule="file:$work/order.csv"
 [ "$("$rehearse" simulate $pipeline --set plan.runtime=rehearse --json |
   sed -n 's/^  "schedule_hash": "\([0-9a-f]*\)".*/\1/p')" = "$(hash_of $pipeline)" ] || fail "simulate: another schedule"
 
+# Of one machine, measured, each of whose times is now this and now that many times as long: its own prices would order
+# these runs in ways of their own, and the file's order takes other steps there.
+machine=tests/data/contract/0.1
+for times in 1 5 20; do
+  cp $machine/machine.cluster.json "$work/here.cluster.json"
+  awk -v times=$times '
+    { while (match($0, /"time_us": ?[0-9.e+-]+/)) {
+        text = substr($0, RSTART, RLENGTH); value = text; sub(/.*: ?/, "", value)
+        printf "%s\"time_us\":%.6g", substr($0, 1, RSTART - 1), value * (++n % 3 == 0 ? times : 1)
+        $0 = substr($0, RSTART + RLENGTH)
+      }
+      print }' $machine/machine.json >"$work/machine.json"
+  one_prediction $pipeline
+  one_prediction scenarios/tiny-gpt-4-ranks.json
+  one_prediction $pipeline --set plan.schedule=auto
+done
+
 # Transfers of another order than FLOP counts give: a checkpoint of before goes on.
 "$rehearse" run $pipeline --resume $found/before --metrics "$work/on.jsonl" >"$work/out" || fail "--resume before"
 grep -q "$(hash_of $pipeline)" $found/before/step-000002/state.json && fail "the checkpoint is of the same order"
@@ -54,4 +82,4 @@ losses() { sed -n 's/.*"step":3,"loss":\([0-9.]*\),.*/\1/p' "$1"; }
 grep -q "^predicted: slowest of equal ranks: rank 2" "$work/out" || fail "the slow replica is not told: $(cat "$work/out")"
 "$rehearse" view "$work/p.trace" "$work/m.trace" --svg "$work/v.svg" || fail "view of replicas that differ"
 same $found/slow_replica.json
-exit 0
+exit $status

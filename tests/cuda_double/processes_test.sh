@@ -153,7 +153,7 @@ done
 # A rank dies while tokens travel beside something.
 shared_experts "$work/s.json" 4
 "$rehearse" run "$work/s.json" --device cuda --set plan.data_parallel=2 --set plan.expert_parallel=2 "${pairs[@]/#/--set=plan.}" \
-  --steps 1000000 --timeout 10 --metrics "$work/met.jsonl" --processes 4 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
+  --steps 1000000 --timeout 120 --metrics "$work/met.jsonl" --processes 4 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
 children $launcher 4 || fail "pairs: the children do not come"
 pids=$(pgrep -P $launcher)
 appears "$work/met.jsonl.partial" || fail "pairs: no first step"

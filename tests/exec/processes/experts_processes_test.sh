@@ -51,7 +51,7 @@ for i in 1 2 3 4 5 6; do
   dispatch=all_to_all
   [ $((i % 2)) -eq 0 ] && dispatch=deduplicated
   "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --set plan.expert_parallel=4 --steps 1000000 \
-    --set plan.expert_dispatch=$dispatch --timeout 10 --processes 4 --metrics "$work/met.jsonl" >"$work/out" 2>"$work/err" & launcher=$!
+    --set plan.expert_dispatch=$dispatch --timeout 120 --processes 4 --metrics "$work/met.jsonl" >"$work/out" 2>"$work/err" & launcher=$!
   children $launcher 4 || fail "kill $i: the children do not come"
   pids=$(pgrep -P $launcher) victim=$((i % 4))
   appears "$work/met.jsonl.partial" || fail "kill $i: no first step"
