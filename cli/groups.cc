@@ -28,20 +28,19 @@ struct Instances {
 };
 
 // Ranks of a pipeline send to each other: they differ in their position alone.
-std::array<std::int32_t, 3> key_of(GroupKind kind, const Coordinates& at, const Plan& plan,
+std::array<std::int32_t, 3> key_of(GroupKind kind, const Coordinates& at, const Mesh& mesh,
                                    const Placement& placement) {
   if (kind == GroupKind::Pipeline) return {at.tensor, at.context, at.data};
-  return group_key(kind, at, plan, placement);
+  return group_key(kind, at, mesh, placement);
 }
 
 std::vector<Instances> groups_of(const Layout& layout, const Placement& placement) {
-  const Plan& plan = layout.plan;
-  const Mesh mesh(plan);
+  const Mesh mesh(layout.plan);
   std::vector<Instances> groups;
   for (const auto& [kind, size] : group_sizes(layout, placement)) {
     std::map<std::array<std::int32_t, 3>, std::vector<std::int32_t>> instances;
     for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
-      const auto key = key_of(kind, mesh.coordinates({rank}), plan, placement);
+      const auto key = key_of(kind, mesh.coordinates({rank}), mesh, placement);
       if (key[0] >= 0) instances[key].push_back(rank);
     }
     Instances made{.kind = kind};

@@ -57,7 +57,7 @@ std::string room_of_experts(const Scenario& scenario) {
   const Plan& plan = scenario.plan;
   if (scenario.model.experts.count == 0 || row_limit(plan) > 0 || plan.expert_slots) return {};
   const Layout layout(scenario.model, plan);
-  if (expert_block(layout) == 1) return {};
+  if (layout.shape.experts.block == 1) return {};
   const double room = reserved_capacity(layout), most = most_over_mean(layout);
   return fmt::format(
       "plan.expert_capacity is left out: experts have room for {:g} times their mean "

@@ -45,8 +45,6 @@ BodyRunner::BodyRunner(const Layout& layout)
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   if (layout.model.experts.count > 0) {
     s.room = expert_room(layout);
-    s.sends_copies =
-        expert_block(layout) > 1 && !gathers_tokens(layout) && !sends_tokens_once(layout);
     s.limits = limits_of(layout, s.room);
   }
   for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {

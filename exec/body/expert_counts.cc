@@ -27,7 +27,7 @@ ExpertLimits limits_of(const Layout& layout, const ExpertRoom& room) {
   limits[0] = {.rows = room.rows,
                .mean = static_cast<double>(x.rows),
                .what = " rows for the experts of one rank, room for "};
-  if (sends_tokens_once(layout)) {
+  if (x.sends_once) {
     limits[1] = {.rows = room.slot, .mean = x.visits, .what = " tokens for one rank, slots of "};
   } else if (room.slot > 0) {
     limits[1] = {.rows = room.slot,

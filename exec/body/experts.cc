@@ -38,7 +38,7 @@ void sort_copies(const OpView& op, const Node& n) {
   const ExpertShape& x = op.shared.shape.experts;
   const Experts& model = op.shared.model.experts;
   const std::int64_t experts = numbers(op, n.writes[2]) - 1;
-  const std::int64_t slot = op.shared.sends_copies ? op.shared.room.slot : 0;
+  const std::int64_t slot = x.sends_copies() ? op.shared.room.slot : 0;
   const bool all = experts == model.count;  // they are sent, or all are here
   const CopiesShape shape{.tokens = numbers(op, n.reads[0]) / model.per_token,
                           .per_token = model.per_token,
@@ -50,19 +50,17 @@ void sort_copies(const OpView& op, const Node& n) {
   const std::int32_t* chosen = ints(op.in(n, 0));
   std::int32_t* begin = ints(op.out(n, 2));
   op.kernels.sort_copies(op.lane, shape, chosen, ints(op.out(n, 0)), ints(op.out(n, 1)), begin);
-  if (op.shared.sends_copies) return;
+  if (x.sends_copies()) return;
   count_rows(op, begin);
-  if (!gathers_tokens(op.shared.layout)) return;
+  if (!x.gathers_tokens) return;
   count_most_rows(op, shape.tokens * shape.per_token, chosen);
   check_room(op);
 }
 
 void sort_rows(const OpView& op, const Node& n) {
   const ExpertShape& x = op.shared.shape.experts;
-  const Plan& plan = op.shared.plan;
-  const std::int64_t members = x.gathers_rows ? plan.expert_tensor_parallel : 1;
-  const ArrivedShape shape{.sources = members * plan.expert_parallel,
-                           .members = members,
+  const ArrivedShape shape{.sources = x.block,
+                           .members = x.bringing,
                            .stride = op.shared.room.arrived,
                            .experts = op.shared.model.experts.count,
                            .first = op.folded.expert * x.per_rank,
@@ -107,10 +105,8 @@ void sort_visits(const OpView& op, const Node& n) {
 
 // A line of begins for every source: by expert of the model, or by rank where tokens are sent once.
 void split(const OpView& op, const Node& n, std::int64_t width, UnequalParts* parts) {
-  const Plan& plan = op.shared.plan;
-  const std::int64_t ranks = plan.expert_parallel;
-  const std::int64_t members =
-      op.shared.shape.experts.gathers_rows ? plan.expert_tensor_parallel : 1;
+  const std::int64_t ranks = op.shared.plan.expert_parallel;
+  const std::int64_t members = op.shared.shape.experts.bringing;
   const std::int64_t line = numbers(op, n.reads[1]) / (ranks * members), each = (line - 1) / ranks;
   const std::int32_t* begins = ints(op.in(n, 1));
   // Elements of what rank `from` has for the experts of rank `to`, by their places on `ep`.

@@ -42,7 +42,6 @@ struct BodyRunner::Shared {
   std::int64_t activation = 0;   // aligned bytes of (local, hidden)
   ExpertRoom room;
   ExpertLimits limits;
-  bool sends_copies = false;  // to the ranks of their experts, where these sort what came
   // by slice of the sequence
   std::vector<std::array<std::array<Body, kDirections>, kNumSegmentShapes>> bodies;
   std::array<Roles, kNumSegmentShapes> roles;

@@ -78,7 +78,7 @@ Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
                  std::to_string(processes) + " processes"};
   }
   const Mesh mesh(plan);
-  const GroupInstances groups(schedule, plan, mesh);
+  const GroupInstances groups(schedule, mesh);
   return module_->make_nccl(device, {.process = process,
                                      .processes = processes,
                                      .groups = &groups,

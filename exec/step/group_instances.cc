@@ -10,14 +10,14 @@
 
 namespace rehearse::exec {
 
-GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh) {
+GroupInstances::GroupInstances(const Schedule& schedule, const Mesh& mesh) {
   for (const Group& group : schedule.groups) {
     kinds_.push_back(group.kind);
     std::vector<Place> places(static_cast<std::size_t>(mesh.ranks()));
     std::map<std::array<std::int32_t, 3>, std::int32_t> known;
     for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
       const Coordinates at = mesh.coordinates({r});
-      const auto key = group_key(group.kind, at, plan, schedule.placement);
+      const auto key = group_key(group.kind, at, mesh, schedule.placement);
       if (key[0] < 0) continue;
       const auto [found, fresh] = known.try_emplace(key, static_cast<std::int32_t>(ranks.size()));
       if (fresh) ranks.emplace_back();
@@ -30,7 +30,7 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const
     for (std::int32_t r = 0; group.kind == GroupKind::Data && r < mesh.ranks(); ++r) {
       const Coordinates at = mesh.coordinates({r});
       Place& place = places[static_cast<std::size_t>(r)];
-      place.member = at.data * plan.context_parallel + at.context;
+      place.member = mesh.replica(at);
       ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
     }
     of.push_back(std::move(places));

@@ -12,7 +12,7 @@
 namespace rehearse::exec {
 
 struct GroupInstances {
-  GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh);
+  GroupInstances(const Schedule& schedule, const Mesh& mesh);
   // Without a schedule: a group of the ranks [0, 2), [2, 4) ..., one of fours, and so on, and one
   // of all ranks.
   static GroupInstances by_size(std::int32_t ranks);

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     rank->rank = {r};
     rank->at = local.mesh.coordinates({r});
     rank->folded = local.mesh.folded(rank->at);
-    rank->replica = rank->at.data * plan.context_parallel + rank->at.context;
+    rank->replica = local.mesh.replica(rank->at);
     rank->row = row_of_rank[static_cast<std::size_t>(r)];
     const Result<std::byte*> arena =
         backend.device->allocate(r, schedule.arena_bytes[rank->row.index()].value);

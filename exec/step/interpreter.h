@@ -51,7 +51,7 @@ class Interpreter {
   // routers add (correction_tensors), by its Hugging Face name and number in the whole [out, in]
   // tensor; clears the optimizer's state.
   void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of);
-  // Tokens of replica r (data * cp + context) for micro-batch j: (micro-batches, slices, tokens).
+  // Tokens of replica r (Mesh::replica) for micro-batch j: (micro-batches, slices, tokens).
   std::vector<std::int32_t>& inputs(std::int32_t replica) {
     return local_.inputs[static_cast<std::size_t>(replica)];
   }

@@ -21,7 +21,7 @@ struct RankState {
   RankClass row{};
   Coordinates at;
   Folded folded;                                // among the experts
-  std::int32_t replica = 0;                     // data * cp + context: number in the dp group
+  std::int32_t replica = 0;                     // Mesh::replica: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
   ExpertCounts expert_counts;

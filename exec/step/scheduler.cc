@@ -32,7 +32,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       communicator_(communicator),
       observer_(observer),
       workers_(local.device.asynchronous() ? 1 : std::max(workers, 1)),
-      groups_(local.schedule, local.plan, local.mesh) {
+      groups_(local.schedule, local.mesh) {
   for (const auto& members : groups_.ranks) {
     Rendezvous instance;
     instance.brought.resize(members.size());
@@ -239,7 +239,7 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
   const Value& mine = s_.values[s_.operands_of(id)[0].value.index()];
   std::byte* here = rank.arena + mine.offset.value;
   const bool send = op.kind == OpKind::Send;
-  const std::int32_t column = rank.replica * local_.plan.tensor_parallel + rank.at.tensor;
+  const std::int32_t column = local_.mesh.column(rank.at);
   const std::size_t channel =
       op.match.index() * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
   Coordinates other_at = rank.at;

@@ -123,7 +123,7 @@ std::int64_t scratch_of_collectives(const Layout& layout, const Schedule& s,
     }
   }
   const Mesh mesh(plan);
-  const GroupInstances groups(s, plan, mesh);
+  const GroupInstances groups(s, mesh);
   const std::int32_t each = mesh.ranks() / processes;
   std::int64_t sum = 0;
   for (const auto& [group, kinds] : exchanges) {

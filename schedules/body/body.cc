@@ -45,8 +45,8 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {
-  return layout.plan.runtime.own_executor ? make_rehearse_body(layout, shape)
-                                          : make_framework_body(layout, shape);
+  return layout.plan.runtime.performer().own_kernels ? make_rehearse_body(layout, shape)
+                                                     : make_framework_body(layout, shape);
 }
 
 }  // namespace rehearse

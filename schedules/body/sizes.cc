@@ -102,7 +102,7 @@ std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKin
     ParameterTensor& tensor = tensors.back();
     tensor.part = static_cast<std::int32_t>(i);
     const std::string_view joined = joined_name(parts[i]);
-    if (layout.plan.runtime.own_executor || joined.empty()) continue;
+    if (joined.empty() || !layout.plan.runtime.performer().joins_latent_down) continue;
     const ParameterTensor down = tensor_of(layout, parts[++i]);
     tensor.name = joined;
     tensor.role = ParameterRole::None;

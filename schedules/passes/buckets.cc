@@ -122,8 +122,7 @@ void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
-  const bool by_layer = plan.gathers_units() || cuts_for_gradients(plan) ||
-                        (plan.offload == OffloadMode::Optimizer && plan.runtime.own_executor);
+  const bool by_layer = plan.gathers_units() || cuts_for_gradients(plan) || plan.streams_state();
   // Megatron has buffers of their own for every chunk, which start together on all positions.
   const bool by_chunk = plan.runtime.aligned_reductions && plan.overlap_gradient_reduce;
   const bool tied = draft.layout.model.tied_embedding, folds = plan.folds_experts();

@@ -179,7 +179,7 @@ class Computer {
   // makes these for all; a weight gradient needs neither.
   void earlier_slices(const Part& part) {
     const Op& op = part.op;
-    if (!row_.work(part).has_layers || !row_.plan.runtime.own_executor) return;
+    if (!row_.work(part).has_layers || !row_.plan.runtime.performer().keeps_slabs) return;
     if (op.kind == OpKind::WeightGradient) return;
     Op other = op;
     for (other.slice = 0; other.slice < op.slice; ++other.slice) {

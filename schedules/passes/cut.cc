@@ -6,7 +6,8 @@
 namespace rehearse {
 
 bool cuts_for_gradients(const Plan& plan) {
-  return plan.zero_stage >= 2 && plan.shards() > 1 && plan.runtime.own_executor;
+  return plan.zero_stage >= 2 && plan.shards() > 1 &&
+         plan.runtime.performer().frees_reduced_gradients;
 }
 
 // Activations go to the host segment by segment. ZeRO-3 gathers and frees by part, and our ZeRO-2

@@ -11,7 +11,7 @@ namespace {
 
 BodyTable body_table(const Layout& layout, std::int32_t slices) {
   BodyTable table(static_cast<std::size_t>(slices));
-  if (!layout.plan.runtime.own_executor) return table;
+  if (!layout.plan.runtime.performer().keeps_slabs) return table;
   for (std::size_t slice = 0; slice < table.size(); ++slice) {
     for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
       const auto shape = static_cast<SegmentShape>(k);

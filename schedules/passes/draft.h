@@ -99,10 +99,11 @@ struct Draft {
   }
 
   // Numbers of the vector that all ranks sum as a step ends: squares of the tensors, the loss, and
-  // what our executor counts, the rows of every layer's experts and the copies that they drop.
+  // what is counted, the rows of every layer's experts and the copies that they drop.
   std::int64_t metrics() const {
     const Transformer& model = layout.model;
-    const std::int64_t experts = plan.runtime.own_executor ? model.layers * model.experts.count : 0;
+    const std::int64_t experts =
+        plan.runtime.performer().counts_expert_rows ? model.layers * model.experts.count : 0;
     return num_tensors + 1 + (plan.expert_drop > 0 ? 2 : 1) * experts;
   }
 

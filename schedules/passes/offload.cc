@@ -20,7 +20,7 @@ std::vector<ValueId> kept_of(RowDraft& row, const Part& part) {
   const Alive& state = row.alive(part.op);
   std::vector<ValueId> kept;
   const bool input = part.index > 0 || !row.first_stage(part.op.stage);
-  if (input && row.plan.runtime.own_executor) kept.push_back(state.x[part.index]);
+  if (input && row.plan.runtime.performer().keeps_slabs) kept.push_back(state.x[part.index]);
   for (const ValueId slab : {state.slab_input[part.index], state.slab_weight[part.index]}) {
     if (slab) kept.push_back(slab);
   }

@@ -11,8 +11,8 @@ namespace {
 BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
   BodySizes sum;
   const auto covered = row.segments(part);
-  // A framework keeps tensors: their sum, where it goes to the host.
-  if (!row.plan.runtime.own_executor) {
+  // Of tensors their sum, where it goes to the host.
+  if (!row.plan.runtime.performer().keeps_slabs) {
     if (row.plan.offload != OffloadMode::Activations) return sum;
     for (const SegmentInfo& segment : covered) {
       const SegmentShape shape = segment_shape(row.draft.layout.model, segment);
@@ -67,8 +67,7 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
         if (backward && of.experts) visit(of.experts, 0);
         break;
       case SegmentKind::Head: {
-        // Our loss computes the table's gradient with the forward, frameworks in the backward.
-        const bool table = row.plan.runtime.own_executor
+        const bool table = row.plan.runtime.performer().loss_gradient_with_forward
                                ? kind == OpKind::Forward
                                : kind == OpKind::Backward || kind == OpKind::WeightGradient;
         if (table && of.table) visit(of.table, row.one_table_gradient() ? 0 : 1);
@@ -92,7 +91,7 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const auto covered = row.segments(part);
   for (std::size_t g = covered.size(); g-- > 0;) {
     const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-    const bool table = forward || !row.plan.runtime.own_executor;
+    const bool table = forward || !row.plan.runtime.performer().loss_gradient_with_forward;
     if (covered[g].kind == SegmentKind::Embedding) {
       if (!forward) continue;  // an embedding's backward reads no parameters
       add(of.own);

@@ -163,11 +163,9 @@ struct RowDraft {
   bool remote(Stage stage, Microbatch microbatch) const {  // on another position
     return s.placement.position(stage, microbatch) != position;
   }
-  // Whether both uses of a tied table add to one gradient, which is reduced once. Our runtime keeps
-  // them apart where no replica follows: then the sums are those of a pipeline, whose ends hold a
-  // use each, bit for bit.
+  // Whether both uses of a tied table add to one gradient, which is reduced once.
   bool one_table_gradient() const {
-    return both_ends && (!plan.runtime.own_executor || draft.plan.replicas() > 1);
+    return both_ends && (plan.runtime.performer().one_table_gradient || draft.plan.replicas() > 1);
   }
 
   // The work of a part.

@@ -58,7 +58,7 @@ struct Readings {
       const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
       add(row, of.own);
       add(row, of.experts);
-      if (forward || !row.plan.runtime.own_executor) add(row, of.table);
+      if (forward || !row.plan.runtime.performer().loss_gradient_with_forward) add(row, of.table);
     }
   }
   // Experts may have no replicas to shard them over.
@@ -117,10 +117,8 @@ void gather_windows(RowDraft& row) {
                                        row.at(part, Phase::Before));
       gather.op.instance = ++times[id.index()];
       gather.after = kLastCompute;
-      // Our runtime's gathers wait for memory that the arena gives on; a framework's, for the
-      // compute before their window: FSDP2 copies out one unit before it gathers the one after
-      // the next.
-      if (!row.plan.runtime.own_executor || !row.plan.overlap_parameter_gather) {
+      if (!row.plan.runtime.performer().gathers_wait_for_memory ||
+          !row.plan.overlap_parameter_gather) {
         gather.waits_for = kLastCompute;
       }
       gather.tie = row.last_op().value;  // as they enter

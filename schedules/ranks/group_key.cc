@@ -46,16 +46,16 @@ std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placem
   }
   add(GroupKind::World, plan.gpus());
   if (layout.model.experts.count > 0) {
-    const std::int32_t q = layout.shape.experts.gathers_rows ? plan.expert_tensor_parallel : 1;
+    const ExpertShape& experts = layout.shape.experts;
     add(GroupKind::Expert, plan.expert_parallel);
-    add(GroupKind::ExpertTensor, q);
-    add(GroupKind::ExpertBlock, plan.expert_parallel * q);
+    add(GroupKind::ExpertTensor, static_cast<std::int32_t>(experts.bringing));
+    add(GroupKind::ExpertBlock, static_cast<std::int32_t>(experts.block));
     if (plan.folds_experts()) add(GroupKind::ExpertData, plan.expert_replicas());
   }
   return groups;
 }
 
-std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
+std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Mesh& mesh,
                                       const Placement& placement) {
   const bool meets = group != GroupKind::Pipeline && group != GroupKind::Other;
   const std::vector<Position> positions = positions_of(group, {at.pipeline}, placement);
@@ -63,18 +63,17 @@ std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, co
   // What does not vary inside an instance.
   const GroupTraits& spans = traits(group);
   if (spans.is_folded()) {
-    const Folded folded = Mesh(plan).folded(at);
+    const Folded folded = mesh.folded(at);
     return {spans.expert_tensor ? 0 : folded.tensor,
-            (spans.expert_data ? 0 : folded.data * plan.expert_parallel) +
+            (spans.expert_data ? 0 : folded.data * mesh.folded_size().expert) +
                 (spans.expert ? 0 : folded.expert),
             at.pipeline};
   }
-  const std::int32_t replica = at.data * plan.context_parallel + at.context;
   const std::int32_t among_replicas =
-      spans.part == ReplicaPart::Neighbours ? replica / plan.shards()
-      : spans.part == ReplicaPart::Across
-          ? replica % plan.shards()
-          : (spans.data ? 0 : at.data * plan.context_parallel) + (spans.context ? 0 : at.context);
+      spans.part == ReplicaPart::Neighbours ? mesh.replica(at) / mesh.shards()
+      : spans.part == ReplicaPart::Across   ? mesh.replica(at) % mesh.shards()
+                                          : mesh.replica({.context = spans.context ? 0 : at.context,
+                                                          .data = spans.data ? 0 : at.data});
   return {spans.tensor ? 0 : at.tensor, among_replicas, std::ranges::min(positions).value};
 }
 

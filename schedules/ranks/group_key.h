@@ -34,7 +34,7 @@ std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placem
 
 // Ranks meet whose keys are equal. The key of a rank with these coordinates; the first number is -1
 // where it is in no instance of the group.
-std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
+std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Mesh& mesh,
                                       const Placement& placement);
 
 }  // namespace rehearse

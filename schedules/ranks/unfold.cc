@@ -15,8 +15,7 @@ namespace {
 // of a million ranks those of a few rows.
 class Meetings {
  public:
-  Meetings(const Schedule& schedule, const Plan& plan, const Mesh& mesh,
-           std::span<const std::int32_t> asked) {
+  Meetings(const Schedule& schedule, const Mesh& mesh, std::span<const std::int32_t> asked) {
     for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
       Coordinates at = mesh.coordinates({r});
       at.pipeline = 0;
@@ -26,7 +25,7 @@ class Meetings {
       std::map<std::array<std::int32_t, 3>, std::int32_t> first;
       std::vector<std::int32_t> of(column_);
       for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
-        const auto key = group_key(group.kind, mesh.coordinates({r}), plan, schedule.placement);
+        const auto key = group_key(group.kind, mesh.coordinates({r}), mesh, schedule.placement);
         if (key[0] >= 0) of[static_cast<std::size_t>(r)] = first.try_emplace(key, r).first->second;
       }
       instance_.push_back(std::move(of));
@@ -80,8 +79,8 @@ std::vector<std::int32_t> ranks_of(const std::vector<NewRow>& rows) {
 
 class Unfolding {
  public:
-  Unfolding(const Schedule& folded, const Plan& plan, const Mesh& mesh, std::vector<NewRow> rows)
-      : s_(folded), rows_(std::move(rows)), meetings_(folded, plan, mesh, ranks_of(rows_)) {
+  Unfolding(const Schedule& folded, const Mesh& mesh, std::vector<NewRow> rows)
+      : s_(folded), rows_(std::move(rows)), meetings_(folded, mesh, ranks_of(rows_)) {
     values_of_.resize(static_cast<std::size_t>(s_.num_rows()));
     place_.resize(s_.values.size());
     for (std::size_t v = 0; v < s_.values.size(); ++v) {
@@ -179,7 +178,7 @@ std::vector<RankClass> rows_of_ranks(const Plan& plan, const Schedule& schedule)
   std::vector<RankClass> rows(static_cast<std::size_t>(mesh.ranks()), RankClass{0});
   for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
     const Coordinates at = mesh.coordinates({r});
-    const std::int32_t replica = at.data * plan.context_parallel + at.context;
+    const std::int32_t replica = mesh.replica(at);
     for (std::int32_t row = 0; row < static_cast<std::int32_t>(schedule.rows.size()); ++row) {
       const RankClassInfo& info = schedule.rows[static_cast<std::size_t>(row)];
       if (info.position.value == at.pipeline && replica >= info.data_begin &&
@@ -204,8 +203,7 @@ Schedule unfold(const Schedule& schedule, const Plan& plan) {
   const std::vector<RankClass> of = rows_of_ranks(plan, schedule);
   for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
     const Coordinates at = mesh.coordinates({r});
-    const std::int32_t column =
-        (at.data * plan.context_parallel + at.context) * plan.tensor_parallel + at.tensor;
+    const std::int32_t column = mesh.column(at);
     const RankClass row = of[static_cast<std::size_t>(r)];
     rows.push_back({.info = {.position = schedule.position_of(row),
                              .multiplicity = 1,
@@ -214,7 +212,7 @@ Schedule unfold(const Schedule& schedule, const Plan& plan) {
                     .of = row,
                     .rank = r});
   }
-  return Unfolding(schedule, plan, mesh, std::move(rows)).run();
+  return Unfolding(schedule, mesh, std::move(rows)).run();
 }
 
 Schedule split_replicas(const Schedule& schedule, const Plan& plan,
@@ -224,12 +222,9 @@ Schedule split_replicas(const Schedule& schedule, const Plan& plan,
   for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     for (std::size_t i = 0; i < begins.size(); ++i) {
       const std::int32_t begin = begins[i];
-      const std::int32_t end =
-          i + 1 < begins.size() ? begins[i + 1] : plan.data_parallel * plan.context_parallel;
+      const std::int32_t end = i + 1 < begins.size() ? begins[i + 1] : plan.replicas();
       const Position position = schedule.position_of(row);
-      const Rank first = mesh.rank({.context = begin % plan.context_parallel,
-                                    .data = begin / plan.context_parallel,
-                                    .pipeline = position.value});
+      const Rank first = mesh.rank(mesh.of_replica(begin, position.value));
       rows.push_back({.info = {.position = position,
                                .multiplicity = (end - begin) * plan.tensor_parallel,
                                .data_begin = begin,
@@ -238,7 +233,7 @@ Schedule split_replicas(const Schedule& schedule, const Plan& plan,
                       .rank = first.value});
     }
   }
-  return Unfolding(schedule, plan, mesh, std::move(rows)).run();
+  return Unfolding(schedule, mesh, std::move(rows)).run();
 }
 
 }  // namespace rehearse

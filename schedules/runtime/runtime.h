@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/runtime/performer.h"
+
 namespace rehearse {
 
 // The attention core, slowest first: op by op in fp32; with a fused softmax between two products;
@@ -55,9 +57,10 @@ struct RuntimeTraits {
   std::string name = "megatron";      // as a plan says it: a shipped profile, or the path of a file
   std::string title = "Megatron-LM";  // for people
 
-  // Our executor performs the schedule: with our bodies, and with every value in a planned arena.
-  // Else a framework does: its kernels, issued by its host, and its caching allocator.
+  // Our executor performs the schedule, else a framework does. What follows is asked of
+  // performer().
   bool own_executor = false;
+  const Performer& performer() const { return own_executor ? kOurExecutor : kFrameworks; }
   // It stands for whatever framework has no profile: no measured step is its own.
   bool any_framework = false;
 

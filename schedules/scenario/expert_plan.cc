@@ -90,7 +90,8 @@ class ExpertPlanReader {
           &Plan::expert_tensor_parallel,
           number(q) + " does not divide the width of an expert " + number(experts().ffn_hidden));
     }
-    if (experts().bias && q > 1 && plan_.folds_experts() && !plan_.runtime.own_executor) {
+    if (experts().bias && q > 1 && plan_.folds_experts() &&
+        !plan_.runtime.performer().splits_expert_biases) {
       fail(&Plan::expert_tensor_parallel, number(q) + " > 1, but experts of runtime " +
                                               plan_.runtime.name + " that have biases are whole");
     }
@@ -181,7 +182,7 @@ class ExpertPlanReader {
     if (plan_.expert_dispatch == ExpertDispatch::AllGather) {
       return fail(&Plan::expert_slots, "expert_dispatch all_gather has parts of equal size anyway");
     }
-    if (!plan_.runtime.own_executor) {
+    if (!plan_.runtime.performer().has_expert_slots) {
       fail(&Plan::expert_slots,
            "runtime " + plan_.runtime.name + " exchanges as many rows as are routed", true);
     }
@@ -246,7 +247,8 @@ class ExpertPlanReader {
       return "pair: dispatch cannot be computed again (recompute full, experts)";
     }
     if (plan_.runtime.synchronous_launch) return "pair: nothing overlaps under synchronous_launch";
-    if (model_ != nullptr && model_->prediction_layers > 1 && !plan_.runtime.own_executor) {
+    if (model_ != nullptr && model_->prediction_layers > 1 &&
+        plan_.runtime.performer().predicts_further_tokens) {
       return "pair: at most one prediction layer, not " + number(model_->prediction_layers);
     }
     if (pairing == Pairing::Always) return "";

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "schedules/model/expert_parts.h"
 #include "schedules/model/parts.h"
 
 namespace rehearse {
@@ -31,10 +30,14 @@ ExpertShape expert_shape(const Transformer& model, const Plan& plan, const RankS
   made.width = (experts.ffn_hidden + q - 1) / q;
   made.tokens = shape.local;
   made.copies = made.tokens * experts.per_token;
-  made.gathers_rows = q > 1 && (shape.gather || shape.tensor == 1);
-  made.rows = made.copies * (made.gathers_rows ? q : 1);
+  made.bringing = shape.gather || shape.tensor == 1 ? q : 1;
+  made.rows = made.copies * made.bringing;
+  made.block = plan.expert_parallel * made.bringing;
+  made.gathers_tokens = made.block > 1 && plan.expert_dispatch == ExpertDispatch::AllGather;
+  made.sends_once = made.block > 1 && plan.expert_dispatch == ExpertDispatch::Deduplicated;
+  made.routing = routing_of(experts);
   made.visits = static_cast<double>(made.tokens) *
-                expected_parts(routing_of(experts), plan.expert_parallel) / plan.expert_parallel;
+                expected_parts(made.routing, plan.expert_parallel) / plan.expert_parallel;
   made.shared = (experts.shared_ffn_hidden + shape.tensor - 1) / shape.tensor;
   return made;
 }

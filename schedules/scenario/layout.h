@@ -4,13 +4,15 @@
 
 #include <cstdint>
 
+#include "schedules/model/expert_parts.h"
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse {
 
-// The experts of a rank and what one layer brings to them, on average over ranks. Zero: a dense
-// model. Letters: E experts, k per token, e and q ranks that share them and each one's matrices.
+// The experts of a rank, who shares them with it, and what one layer brings to them, on average
+// over ranks. Zero: a dense model. Letters: E experts, k per token, e and q ranks that share them
+// and each one's matrices.
 struct ExpertShape {
   std::int64_t per_rank = 0;  // E/e
   std::int64_t width = 0;     // f/q: of an expert's matrices
@@ -19,7 +21,17 @@ struct ExpertShape {
   std::int64_t rows = 0;      // R = n k q: rows that its experts compute
   double visits = 0;          // tokens that have experts of one other rank of ep, on average
   std::int64_t shared = 0;    // columns of the shared experts, over tp
-  bool gathers_rows = false;  // q > 1 ranks with rows of their own gather them
+  // q where the ranks that share an expert's matrices have rows of their own, which they gather;
+  // else 1.
+  std::int64_t bringing = 1;
+  std::int64_t block = 1;  // e times bringing: ranks that hold a whole set and whose tokens meet
+  bool gathers_tokens = false;  // each of them gets all their tokens
+  bool sends_once = false;      // a token goes once to each of them that has experts of it
+  Routing routing;              // what a token may choose
+
+  bool gathers_rows() const { return bringing > 1; }
+  // Whether a token's copies, one per expert of it, travel to the ranks of their experts.
+  bool sends_copies() const { return block > 1 && !gathers_tokens && !sends_once; }
 };
 
 // Per-rank shapes of one micro-batch (or sequence slice). Letters as in docs/ir.md.
@@ -49,9 +61,9 @@ struct Layout {
 
   // [B] of what a segment or a stage hands on: (local, hidden) in the compute type.
   std::int64_t activation_bytes() const { return shape.element * shape.local * shape.hidden; }
-  // Layers of multi-token prediction that the runtime runs: our executor has none.
+  // Layers of multi-token prediction that the runtime runs.
   std::int64_t prediction_layers() const {
-    return plan.runtime.own_executor ? 0 : model.prediction_layers;
+    return plan.runtime.performer().predicts_further_tokens ? model.prediction_layers : 0;
   }
   // [B] of what stage `from` hands to the next, and takes back as gradients: one activation, and
   // from the prediction layers on one of each of these too, since all heads stand last.

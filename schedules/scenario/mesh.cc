@@ -27,6 +27,7 @@ Mesh::Mesh(const Plan& plan) {
     in_position *= size_[at(axis)];
   }
   folded_size_ = {plan.expert_tensor_parallel, plan.expert_parallel, plan.expert_replicas()};
+  shards_ = plan.shards();
 }
 
 std::int32_t Mesh::ranks() const {
@@ -50,6 +51,11 @@ Rank Mesh::rank(const Coordinates& c) const {
 Coordinates Mesh::coordinates(Rank rank) const {
   const auto on = [&](Axis axis) { return rank.value / stride(axis) % size(axis); };
   return {on(Axis::Tensor), on(Axis::Context), on(Axis::Data), on(Axis::Pipeline)};
+}
+
+Coordinates Mesh::of_replica(std::int32_t replica, std::int32_t pipeline) const {
+  const std::int32_t c = size(Axis::Context);
+  return {.context = replica % c, .data = replica / c, .pipeline = pipeline};
 }
 
 Folded Mesh::folded(const Coordinates& c) const {

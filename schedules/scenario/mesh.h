@@ -33,6 +33,16 @@ class Mesh {
   Folded folded(const Coordinates& at) const;
   // The other way, on a position of the pipeline.
   Rank rank(const Folded& at, std::int32_t pipeline) const;
+  // Number of the replica that computes at these coordinates, and the other way, on tp 0.
+  std::int32_t replica(const Coordinates& at) const {
+    return at.data * size(Axis::Context) + at.context;
+  }
+  Coordinates of_replica(std::int32_t replica, std::int32_t pipeline) const;
+  // Number of the pipeline through these coordinates: of those of a replica the ranks of tp.
+  std::int32_t column(const Coordinates& at) const {
+    return replica(at) * size(Axis::Tensor) + at.tensor;
+  }
+  std::int32_t shards() const { return shards_; }  // Plan::shards
   const Folded& folded_size() const { return folded_size_; }
   std::int32_t stride(Axis axis) const;  // distance in ranks between neighbours on the axis
   std::int32_t size(Axis axis) const;
@@ -43,6 +53,7 @@ class Mesh {
   std::array<std::int32_t, 5> size_{1, 1, 1, 1, 1}, stride_{1, 1, 1, 1, 1};
   std::array<std::int32_t, 5> stride_in_position_{1, 1, 1, 1, 1};  // tp, cp, dp: j
   Folded folded_size_{1, 1, 1};
+  std::int32_t shards_ = 1;
 };
 
 }  // namespace rehearse

@@ -188,9 +188,11 @@ struct Plan {
     return data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && replicas() > 1;
   }
   // Optimizer state in host memory: it passes through the device, or the host updates.
-  bool streams_state() const { return offload == OffloadMode::Optimizer && runtime.own_executor; }
+  bool streams_state() const {
+    return offload == OffloadMode::Optimizer && !runtime.performer().updates_on_host;
+  }
   bool updates_on_host() const {
-    return offload == OffloadMode::Optimizer && !runtime.own_executor;
+    return offload == OffloadMode::Optimizer && runtime.performer().updates_on_host;
   }
   // Whether a transfer goes as one part from every tensor-parallel rank: without sequence
   // parallelism each of them holds all of it.

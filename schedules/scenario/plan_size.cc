@@ -100,7 +100,7 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
   // stays, once per step.
   if (plan.gathers_each_microbatch()) {
     per_microbatch += (plan.gathers_twice() ? 6 : 5) * segments;
-  } else if (plan.zero_stage == 2 && plan.runtime.own_executor) {
+  } else if (plan.zero_stage == 2 && plan.runtime.performer().frees_reduced_gradients) {
     per_microbatch += 4 * segments;  // reduced and added, bucket by bucket
   } else if (plan.zero_stage == 2 && plan.overlap_gradient_reduce) {
     per_microbatch += 2 * segments;
@@ -130,7 +130,7 @@ Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
     return Error{what + ", more than the " + rounded(kMostLowered, 1e6) +
                  " that are simulated and run"};
   }
-  const bool arena = plan.runtime.own_executor;
+  const bool arena = plan.runtime.performer().plans_arena;
   const double more = more_operands(model, plan), operands = (arena ? 5 : 4) * ops + more;
   if (operands > kMostOperands) {
     return Error{what + " with " + rounded(operands, 1e6) + " million operands, more than the " +

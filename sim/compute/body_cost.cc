@@ -223,7 +223,7 @@ double issue_us(const ComputeCosts& costs, const Plan& plan) {
   if (costs.sharing.workers > 0) return 0;  // who issues computes: inside the measured times
   const KernelScalars& scalars = costs.scalars;
   return costs.correction.host *
-         (plan.runtime.own_executor ? scalars.executor_issue_us : scalars.issue_us);
+         (plan.runtime.performer().own_kernels ? scalars.executor_issue_us : scalars.issue_us);
 }
 
 // What was measured of our executor: all kernels of a CPU; of a GPU its attention in 16 bit (its
@@ -262,8 +262,8 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   const Plan& plan = layout.plan;
   ComputeCosts costs{.scalars = std::move(scalars)};
   costs.sharing = worker_sharing(cluster);
-  if (plan.runtime.own_executor) use_measured(cluster, layout, costs);
-  costs.fuses = cluster.workers == 0 && plan.runtime.own_executor;
+  if (plan.runtime.performer().own_kernels) use_measured(cluster, layout, costs);
+  costs.fuses = cluster.workers == 0 && plan.runtime.performer().own_kernels;
   const ComputeType type = plan.precision.compute;
   costs.fp8 = is_quantized(type) && cluster.gpu.peaks.fp8.has_value();
   if (type == ComputeType::Nvfp4 && cluster.gpu.peaks.nvfp4 && costs.fp8) {

@@ -60,14 +60,12 @@ std::vector<double> rows_by_layer(const Layout& layout) {
 
 ExpertBalance balance_of(const Layout& layout) {
   const auto& [model, plan, shape] = layout;
-  const Experts& experts = model.experts;
-  if (experts.count == 0) return {};
-  return {.routing = routing_of(experts),
+  if (model.experts.count == 0) return {};
+  return {.routing = shape.experts.routing,
           .load = load_of(plan, measured_layers(layout)),
           .capacity = row_limit(plan),
           .ranks = plan.expert_parallel,
-          .brought =
-              shape.experts.gathers_rows ? static_cast<double>(plan.expert_tensor_parallel) : 1.0};
+          .brought = static_cast<double>(shape.experts.bringing)};
 }
 
 }  // namespace rehearse::sim

@@ -17,7 +17,7 @@ Plan with_samples_of(Plan plan, std::int64_t tokens) {
 
 DayLoad day_load(const Layout& layout) {
   const Plan& plan = layout.plan;
-  if (plan.runtime.own_executor) return {};
+  if (plan.runtime.performer().plans_arena) return {};
   DayLoad load;
   // A capacity is reserved whatever comes (size_letters).
   if (layout.model.experts.count > 0 && balance_of(layout).capacity <= 0) {

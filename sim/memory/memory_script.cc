@@ -186,25 +186,13 @@ std::int64_t SizeLetters::bytes(const SizeFormula& formula) const {
 
 namespace {
 
-// Ranks that share a whole set of experts and bring tokens of their own.
-std::int64_t expert_group(const Layout& layout) {
-  return std::int64_t{layout.plan.expert_parallel} *
-         (layout.shape.experts.gathers_rows ? layout.plan.expert_tensor_parallel : 1);
-}
-
 // y: of n tokens on each of e ranks, D e of which reach a rank where tokens travel once per rank
 // that they visit (expert_routing.h); else x. q ranks that share each expert gather theirs.
 std::int64_t travelled_rows(const Layout& layout, std::int64_t rows) {
-  const Experts& experts = layout.model.experts;
-  const Plan& plan = layout.plan;
-  if (plan.expert_dispatch != ExpertDispatch::Deduplicated || expert_group(layout) == 1)
-    return rows;
-  const Routing routing{.experts = static_cast<std::int32_t>(experts.count),
-                        .per_token = static_cast<std::int32_t>(experts.per_token),
-                        .groups = static_cast<std::int32_t>(experts.groups),
-                        .kept_groups = static_cast<std::int32_t>(experts.kept_groups)};
+  const ExpertShape& x = layout.shape.experts;
+  if (!x.sends_once) return rows;
   const double visits =
-      expected_parts(routing, plan.expert_parallel) / static_cast<double>(experts.per_token);
+      expected_parts(x.routing, layout.plan.expert_parallel) / x.routing.per_token;
   return static_cast<std::int64_t>(static_cast<double>(rows) * visits);
 }
 
@@ -241,7 +229,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     at(letters, SizeLetter::Ffn) = rows * shape.experts.width / shape.tokens + shape.experts.shared;
     at(letters, SizeLetter::ExpertTokens) = rows;
     at(letters, SizeLetter::TravelledRows) = travelled_rows(layout, rows);
-    at(letters, SizeLetter::GroupTokens) = expert_group(layout) * shape.experts.tokens;
+    at(letters, SizeLetter::GroupTokens) = shape.experts.block * shape.experts.tokens;
   }
   at(letters, SizeLetter::ExpertWidth) = experts ? shape.experts.width : 0;
   at(letters, SizeLetter::Shared) = experts ? shape.experts.shared : 0;
@@ -290,8 +278,7 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
       model.query_key_norm || model.query_key_norm_whole || (model.query_key_unit_norm && rotates));
   set(Flag::SoftCap, model.final_softcap > 0);
   set(Flag::AttentionSoftCap, model.attention_softcap > 0);
-  set(Flag::GathersTokens,
-      experts && expert_group(layout) > 1 && plan.expert_dispatch == ExpertDispatch::AllGather);
+  set(Flag::GathersTokens, experts && layout.shape.experts.gathers_tokens);
   set(Flag::Fp8Operands, keeps_fp8_operands(plan));
   using R = RecomputePart;
   // Full recomputation runs the whole forward again, so that no row drops anything by itself.

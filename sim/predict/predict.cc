@@ -177,7 +177,8 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   std::optional<HardwareTables> read;
   if (options.tables == nullptr) {
     std::vector<std::string> runtimes;
-    if (!scenario.plan.runtime.own_executor) runtimes.push_back(scenario.plan.runtime.name);
+    if (!scenario.plan.runtime.performer().plans_arena)
+      runtimes.push_back(scenario.plan.runtime.name);
     Result<HardwareTables> tables = read_hardware_tables(cluster, runtimes);
     if (!tables) return tables.error();
     read = std::move(tables).value();

@@ -157,7 +157,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Layout layout(model, plan);  // of the plan with what the order's file says
   Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
   p.warnings = precision_warnings(plan, cluster);
-  const bool arena = plan.runtime.own_executor;
+  const bool arena = plan.runtime.performer().plans_arena;
   const auto enough = [&] {
     return options.memory_limit && p.memory.even_peak_device > *options.memory_limit;
   };

@@ -137,7 +137,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);
-  if (p.plan.runtime.own_executor) {
+  if (p.plan.runtime.performer().plans_arena) {
     add_arena_memory(trace, p.schedule, p.timeline.start);
   } else {
     add_replayed_memory(trace, p, scenario, cluster);

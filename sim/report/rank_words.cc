@@ -31,7 +31,7 @@ std::vector<std::int32_t> ranks_of(const Schedule& schedule, RankClass row, cons
   std::vector<std::int32_t> ranks;
   for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
     const Coordinates at = mesh.coordinates({rank});
-    const std::int32_t replica = at.data * plan.context_parallel + at.context;
+    const std::int32_t replica = mesh.replica(at);
     if (at.pipeline == info.position.value && replica >= info.data_begin &&
         replica < info.data_end) {
       ranks.push_back(rank);

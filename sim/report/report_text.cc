@@ -146,7 +146,7 @@ std::string band_lines(const Prediction& p) {
 }  // namespace
 
 std::int32_t gradient_bytes(const Plan& plan) {
-  return plan.runtime.own_executor ? 4 : plan.precision.gradients;
+  return plan.runtime.performer().sums_in_fp32 ? 4 : plan.precision.gradients;
 }
 
 std::string step_line(const Plan& plan) {

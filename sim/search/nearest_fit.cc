@@ -148,7 +148,7 @@ class Finder {
   // Replays them in their order, the fullest row alone. Of the first few that fit the fastest is
   // taken, if it is worth its changes; as long as none fits, the one that needs least.
   void look_at(const std::vector<Choice>& choices) {
-    std::int32_t replays = plan_.runtime.own_executor ? kMostArenas : kMostReplays;
+    std::int32_t replays = plan_.runtime.performer().plans_arena ? kMostArenas : kMostReplays;
     std::int32_t predictions = 0;
     std::int64_t predicted_ops = 0;
     const double shorter_than =
@@ -214,13 +214,14 @@ class Finder {
 
   // Ops of a step, about.
   std::int64_t ops_of(const Plan& plan) const {
-    const bool by_layer = plan.runtime.own_executor || plan.offload == OffloadMode::Activations;
+    const bool by_layer =
+        plan.runtime.performer().plans_arena || plan.offload == OffloadMode::Activations;
     const auto parts =
         by_layer ? space_.base.model.layers : static_cast<std::int64_t>(plan.stage_layers.size());
     return 4 * parts * plan.microbatches();
   }
   bool is_lowered_for_memory(const Plan& plan) const {
-    return plan.runtime.own_executor || plan.offload != OffloadMode::None;
+    return plan.runtime.performer().plans_arena || plan.offload != OffloadMode::None;
   }
 
   Result<Prediction> predicted(const Plan& plan, bool timeline) const {
@@ -229,7 +230,7 @@ class Finder {
     scenario.gpus = plan.gpus();
     return predict(scenario, cluster_,
                    {.timeline = timeline,
-                    .memory = !timeline || plan.runtime.own_executor,
+                    .memory = !timeline || plan.runtime.performer().plans_arena,
                     .lifetimes = false,
                     .tables = &setup_.tables});
   }

@@ -161,7 +161,7 @@ std::vector<Outcome> train_with_nccl(
     Prepared& p, double timeout_s, const Sabotage& sabotage = nullptr, std::int32_t absent = -1,
     const std::function<void()>& ended = [] {}) {
   const Mesh mesh(p.plan);
-  const GroupInstances groups(p.schedule, p.plan, mesh);
+  const GroupInstances groups(p.schedule, mesh);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
   Shared shared;
   std::vector<std::thread> processes;
@@ -247,7 +247,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
         if (process != 1 || step != 1) return;
         // One collective too many on the dp communicator: the partner's next one does not match.
         const Mesh mesh(p.plan);
-        const GroupInstances groups(p.schedule, p.plan, mesh);
+        const GroupInstances groups(p.schedule, mesh);
         const auto place = groups.of[static_cast<std::size_t>(groups.group(GroupKind::Data))][1];
         const std::vector<Contribution> brought{{}, {array, array}};
         const std::vector<Lane> lanes{{}, {1, Stream::Dp}};

@@ -73,20 +73,8 @@ class ExpertNodes {
   std::int64_t hidden() const { return b_.s.hidden; }
   std::int64_t up() const { return matrices_up(b_.model) * x_.width; }
   std::int64_t rows_each() const { return (x_.rows + x_.per_rank - 1) / x_.per_rank; }
-  bool crosses_ranks() const { return b_.plan.expert_parallel > 1 || x_.gathers_rows; }
-  bool gathers_tokens() const {
-    return crosses_ranks() && b_.plan.expert_dispatch == ExpertDispatch::AllGather;
-  }
-  bool sends_once() const {
-    return crosses_ranks() && b_.plan.expert_dispatch == ExpertDispatch::Deduplicated;
-  }
   // Whether a token is copied, and its copies are summed, on the rank that brings it.
-  bool copies_at_home() const { return !gathers_tokens() && !sends_once(); }
-  // Ranks that hold one whole set of experts.
-  std::int64_t block() const {
-    return std::int64_t{b_.plan.expert_parallel} *
-           (x_.gathers_rows ? b_.plan.expert_tensor_parallel : 1);
-  }
+  bool copies_at_home() const { return !x_.gathers_tokens && !x_.sends_once; }
   // Tokens read and their copies written, or the other way: (1 + k) n h B.
   std::int64_t spread() const { return element() * hidden() * (x_.tokens + x_.copies); }
   std::int64_t rows_bytes() const { return element() * hidden() * x_.rows; }
@@ -128,8 +116,8 @@ class ExpertNodes {
 
   // Tokens to the ranks of their experts.
   void arrange(P phase) {
-    if (gathers_tokens()) {
-      const std::int64_t all = block() * x_.tokens;
+    if (x_.gathers_tokens) {
+      const std::int64_t all = x_.block * x_.tokens;
       collective(K::AllGather, Axis::ExpertBlock, "tokens; all_gather ep",
                  all * hidden() * element(), phase);
       collective(K::AllGather, Axis::ExpertBlock, "map and weights; all_gather ep",
@@ -137,9 +125,9 @@ class ExpertNodes {
       routed(permute("rows of own experts", 2 * rows_bytes(), phase));
       return;
     }
-    if (crosses_ranks()) {
+    if (x_.block > 1) {
       collective(K::AllGather, Axis::ExpertBlock, "counts; all_gather ep",
-                 8 * experts_.count * block(), phase);
+                 8 * experts_.count * x_.block, phase);
     }
     if (copies_at_home()) permute("permute: copies of tokens", spread(), phase);
     if (eight_bit()) {  // read in 16 bit, written in 8
@@ -151,9 +139,9 @@ class ExpertNodes {
   }
   // The reverse of return_rows.
   void bring_gradients() {
-    if (gathers_tokens()) {
+    if (x_.gathers_tokens) {
       collective(K::AllGather, Axis::ExpertBlock, "output gradients; all_gather ep",
-                 4 * block() * x_.tokens * hidden(), P::Main);
+                 4 * x_.block * x_.tokens * hidden(), P::Main);
       routed(permute("rows of own experts", 2 * rows_bytes(), P::Main));
       return;
     }
@@ -161,20 +149,20 @@ class ExpertNodes {
     gather_rows(4, P::Main);
   }
   void gather_rows(std::int64_t bytes_per_value, P phase) {
-    if (!x_.gathers_rows) return;
+    if (!x_.gathers_rows()) return;
     routed(collective(K::AllGather, Axis::ExpertTensor, "rows; all_gather etp",
                       bytes_per_value * hidden() * x_.rows, phase));
   }
   // Back to the ranks that brought the tokens; partial sums of q ranks in the type of the weights.
   void return_rows(Kernel kernel, std::string_view name, P phase) {
-    if (gathers_tokens()) {
+    if (x_.gathers_tokens) {
       routed(
-          permute("rows to all tokens", rows_bytes() + 4 * block() * x_.tokens * hidden(), phase));
+          permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * hidden(), phase));
       collective(K::ReduceScatter, Axis::ExpertBlock, "tokens; reduce_scatter ep",
-                 4 * block() * x_.tokens * hidden(), phase);
+                 4 * x_.block * x_.tokens * hidden(), phase);
       return;
     }
-    if (x_.gathers_rows) {
+    if (x_.gathers_rows()) {
       routed(collective(K::ReduceScatter, Axis::ExpertTensor, "rows; reduce_scatter etp",
                         4 * hidden() * x_.rows, phase));
     }
@@ -196,7 +184,7 @@ class ExpertNodes {
   }
   // One fp32 weight per copy, or its gradient.
   void probabilities(P phase) {
-    if (gathers_tokens()) return;
+    if (x_.gathers_tokens) return;
     if (b_.plan.expert_parallel > 1) {
       routed(collective(K::AllToAll, Axis::Expert, "weights; all_to_all ep", 4 * x_.copies, phase));
     }
@@ -204,8 +192,8 @@ class ExpertNodes {
   // From (source rank, expert) to (expert, source rank) and back; once of what came deduplicated,
   // which is also expanded to its copies.
   void sort_rows(P phase, bool eight_bit = false) {
-    if (!crosses_ranks() || gathers_tokens()) return;
-    if (x_.per_rank > 1 || sends_once()) {
+    if (x_.block == 1 || x_.gathers_tokens) return;
+    if (x_.per_rank > 1 || x_.sends_once) {
       const std::int64_t bytes = eight_bit ? in_eight_bit(hidden() * x_.rows) : rows_bytes();
       routed(permute("rows by expert", 2 * bytes, phase));
     }

@@ -40,7 +40,7 @@ void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhas
     travel(Axis::Expert, K::Dispatch, name, element * room_.sent * h_, from, arrived, phase);
   }
   if (gathers_rows()) {
-    const std::int64_t all = layout_.plan.expert_tensor_parallel * room_.arrived * h_;
+    const std::int64_t all = x_.bringing * room_.arrived * h_;
     const T gathered = workspace("gathered rows", all);
     over(Axis::ExpertTensor, K::AllGather, "rows; all_gather etp", element * all, arrived, gathered,
          phase);
@@ -52,8 +52,7 @@ void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhas
 // The reverse: partial sums of q ranks are summed.
 void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phase) {
   const std::int64_t element = layout_.shape.element;
-  const std::int64_t all =
-      (gathers_rows() ? layout_.plan.expert_tensor_parallel : 1) * room_.arrived * h_;
+  const std::int64_t all = (gathers_rows() ? x_.bringing : 1) * room_.arrived * h_;
   const bool last = !sends_over_ranks();  // the rows are at home once they are summed
   T leaving = last && !gathers_rows() ? home : workspace("leaving", all);
   b_.node(K::ScatterRows, "rows by source", {rows, from_}, {leaving}, phase).routed = true;
@@ -76,7 +75,7 @@ ExpertBody::T ExpertBody::bring_tokens(T local, std::string_view gathered, std::
                                        NodePhase phase) {
   const std::int64_t element = layout_.shape.element;
   const T all = workspace("tokens of all", tokens() * h_);
-  if (gathers_) {
+  if (x_.gathers_tokens) {
     travel(Axis::ExpertBlock, K::AllGather, gathered, element * tokens() * h_, local, all, phase);
     return all;
   }
@@ -88,7 +87,7 @@ ExpertBody::T ExpertBody::bring_tokens(T local, std::string_view gathered, std::
 
 void ExpertBody::take_home(T all, T local, std::string_view sent) {
   const std::int64_t element = layout_.shape.element;
-  if (gathers_) {
+  if (x_.gathers_tokens) {
     travel(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep",
            element * tokens() * h_, all, local, NodePhase::Main);
     return;
@@ -102,11 +101,11 @@ void ExpertBody::take_home(T all, T local, std::string_view sent) {
 // (tokens, k), which it returns. Where tokens are sent, the ranks first learn what all have chosen:
 // so each knows what comes and for whom.
 ExpertBody::T ExpertBody::bring_choice(T own) {
-  const std::int64_t all_copies = block_ * x_.copies;
+  const std::int64_t all_copies = x_.block * x_.copies;
   const T all = b_.tensor("chosen experts of all", H::Workspace, kNumber * all_copies);
   over(Axis::ExpertBlock, K::AllGather, "chosen experts; all_gather ep", kNumber * all_copies, own,
        all, NodePhase::Main);
-  if (gathers_) {
+  if (x_.gathers_tokens) {
     over(Axis::ExpertBlock, K::AllGather, "weights; all_gather ep", kNumber * all_copies, weights_,
          weights_all_, NodePhase::Main);
     return all;
@@ -127,7 +126,7 @@ ExpertBody::T ExpertBody::bring_choice(T own) {
 void ExpertBody::weights_home(T all, T local) {
   if (!brings_tokens()) return;
   const std::int64_t k = model_.per_token;
-  if (gathers_) {
+  if (x_.gathers_tokens) {
     over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep", kNumber * tokens() * k,
          all, local, NodePhase::Main)
         .fp32 = true;

@@ -66,36 +66,21 @@ double reserved_capacity(const Layout& layout) {
   return asked > 0 ? asked : std::min(kMostUnasked, most_over_mean(layout));
 }
 
-std::int64_t expert_block(const Layout& layout) {
-  const ExpertShape& x = layout.shape.experts;
-  return std::int64_t{layout.plan.expert_parallel} *
-         (x.gathers_rows ? layout.plan.expert_tensor_parallel : 1);
-}
-
-bool gathers_tokens(const Layout& layout) {
-  return expert_block(layout) > 1 && layout.plan.expert_dispatch == ExpertDispatch::AllGather;
-}
-
-bool sends_tokens_once(const Layout& layout) {
-  return expert_block(layout) > 1 && layout.plan.expert_dispatch == ExpertDispatch::Deduplicated;
-}
-
 ExpertRoom expert_room(const Layout& layout) {
   const ExpertShape& x = layout.shape.experts;
-  const std::int64_t block = expert_block(layout);
   const std::int64_t each = std::min(layout.model.experts.per_token, x.per_rank);
-  if (layout.plan.expert_slots && sends_tokens_once(layout)) return room_of_visits(layout, each);
+  if (layout.plan.expert_slots && x.sends_once) return room_of_visits(layout, each);
   if (const double factor = layout.plan.expert_drop; factor > 0) {
     const std::int64_t most = kept_copies(layout, factor);
     const std::int64_t rows = std::min(most * x.per_rank, x.tokens * each);  // of one rank's tokens
     const std::int64_t arrived = layout.plan.expert_parallel * rows;
-    return {.rows = block * rows,
+    return {.rows = x.block * rows,
             .arrived = arrived,
             .sent = layout.plan.expert_slots ? arrived : x.copies,
             .slot = layout.plan.expert_slots ? rows : 0,
             .each = most};
   }
-  if (block == 1) return {.rows = x.copies, .arrived = x.copies, .sent = x.copies};
+  if (x.block == 1) return {.rows = x.copies, .arrived = x.copies, .sent = x.copies};
   const auto reserved = [&](std::int64_t mean) {
     return static_cast<std::int64_t>(
         std::ceil(reserved_capacity(layout) * static_cast<double>(mean)));
@@ -105,12 +90,12 @@ ExpertRoom expert_room(const Layout& layout) {
     const std::int64_t slot =
         std::min(slot_of(static_cast<double>(x.copies) / static_cast<double>(pairs), layout.plan),
                  x.tokens * each);
-    return {.rows = block * slot, .arrived = pairs * slot, .sent = pairs * slot, .slot = slot};
+    return {.rows = x.block * slot, .arrived = pairs * slot, .sent = pairs * slot, .slot = slot};
   }
-  const std::int64_t rows = std::min(reserved(x.rows), block * x.tokens * each);
+  const std::int64_t rows = std::min(reserved(x.rows), x.block * x.tokens * each);
   // Every token that arrives has a row.
-  if (sends_tokens_once(layout)) {
-    return {.rows = rows, .arrived = std::min(rows, block * x.tokens), .sent = x.copies};
+  if (x.sends_once) {
+    return {.rows = rows, .arrived = std::min(rows, x.block * x.tokens), .sent = x.copies};
   }
   return {
       .rows = rows,
@@ -126,9 +111,6 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t 
       x_(layout.shape.experts),
       model_(layout.model.experts),
       h_(layout.shape.hidden),
-      block_(expert_block(layout)),
-      gathers_(gathers_tokens(layout)),
-      once_(sends_tokens_once(layout)),
       overlaps_(layout.plan.overlap_expert_parallel == ExpertOverlap::Shared),
       room_(expert_room(layout)),
       slice_(slice) {
@@ -150,16 +132,17 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t 
   weights_all_ =
       brings_tokens() ? number("weights of all", H::SavedForDgrad, tokens() * k) : weights_;
   row_ = number("rows of copies", H::SavedForDgrad, tokens() * k);
-  token_ = number("tokens of copies", H::SavedForDgrad, sends() ? room_.sent : room_.rows);
+  token_ =
+      number("tokens of copies", H::SavedForDgrad, x_.sends_copies() ? room_.sent : room_.rows);
   begin_ = number("first rows", H::SavedForWgrad, x_.per_rank + 1);
-  if (sends()) {
+  if (x_.sends_copies()) {
     sent_ = number("first copies", H::SavedForDgrad, model_.count + 1);
-    arrivals_ = number("first copies of all", H::SavedForDgrad, block_ * (model_.count + 1));
+    arrivals_ = number("first copies of all", H::SavedForDgrad, x_.block * (model_.count + 1));
     from_ = number("places of rows", H::SavedForDgrad, room_.rows);
   }
-  if (once_) {
-    sent_ = number("first tokens", H::SavedForDgrad, block_ + 1);
-    arrivals_ = number("first tokens of all", H::SavedForDgrad, block_ * (block_ + 1));
+  if (x_.sends_once) {
+    sent_ = number("first tokens", H::SavedForDgrad, x_.block + 1);
+    arrivals_ = number("first tokens of all", H::SavedForDgrad, x_.block * (x_.block + 1));
     leaving_ = number("leaving tokens", H::SavedForDgrad, visits());
     home_row_ = number("rows at home", H::SavedForDgrad, x_.copies);
     home_weight_ = number("weights at home", H::SavedForDgrad, x_.copies);
@@ -168,7 +151,7 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t 
   u_ = tensor("u", for_input, room_.rows, up());
   a_ = tensor("g", for_weight, room_.rows, x_.width);
   y_ = tensor("outputs", model_.weighs_input ? H::Workspace : for_input,
-              sends() ? room_.sent : room_.rows, h_);
+              x_.sends_copies() ? room_.sent : room_.rows, h_);
   if (x_.shared == 0) return;
   shared_u_ = tensor("shared u", for_input, layout.shape.tokens, shared_columns());
   shared_a_ = tensor("shared g", for_weight, layout.shape.tokens, x_.shared);
@@ -244,21 +227,21 @@ void ExpertBody::sum_over_tensor(T what, std::int64_t bytes, bool fp32) {
 // From the tokens to the experts' outputs.
 void ExpertBody::experts(T y2, NodePhase phase) {
   const T x = tokens_here(y2, "tokens; all_gather ep", "dispatch; all_to_all ep", phase);
-  const T copies = sends() ? workspace("copies", room_.sent * h_) : rows_;
+  const T copies = x_.sends_copies() ? workspace("copies", room_.sent * h_) : rows_;
   if (model_.weighs_input) {
     b_.node(K::SpreadCopies, "weighted copies of tokens", {x, row_, weights_all_}, {copies}, phase);
   } else {
     b_.node(K::GatherRows, "copies of tokens", {x, token_}, {copies}, phase);
   }
-  if (sends()) rows_to_experts(copies, rows_, "dispatch; all_to_all ep", phase);
+  if (x_.sends_copies()) rows_to_experts(copies, rows_, "dispatch; all_to_all ep", phase);
   grouped(K::GroupedLinear, P::ExpertUp, "grouped gemm fc1", up(), h_, {rows_, begin_}, {u_},
           phase);
   activation(u_, a_, true, phase);
   if (phase == NodePhase::Recompute && model_.weighs_input) return;  // nobody reads outputs again
-  const T out = sends() ? workspace("outputs of experts", room_.rows * h_) : y_;
+  const T out = x_.sends_copies() ? workspace("outputs of experts", room_.rows * h_) : y_;
   grouped(K::GroupedLinear, P::ExpertDown, "grouped gemm fc2", h_, x_.width, {a_, begin_}, {out},
           phase);
-  if (sends()) rows_home(out, y_, "combine; all_to_all ep", phase);
+  if (x_.sends_copies()) rows_home(out, y_, "combine; all_to_all ep", phase);
 }
 
 void ExpertBody::forward(T y2, T z) {
@@ -295,7 +278,7 @@ ExpertBody::T ExpertBody::weights_of_all(T d_weights) {
 void ExpertBody::output_gradients(T dz, T d_rows, T d_weights) {
   const T all = tokens_here(dz, "output gradients; all_gather ep",
                             "combine backward; all_to_all ep", NodePhase::Main);
-  const T copies = sends() ? workspace("d copies", room_.sent * h_) : d_rows;
+  const T copies = x_.sends_copies() ? workspace("d copies", room_.sent * h_) : d_rows;
   const std::string_view name = "copies of output gradients";
   if (model_.weighs_input) {
     b_.node(K::GatherRows, name, {all, token_}, {copies});
@@ -304,7 +287,8 @@ void ExpertBody::output_gradients(T dz, T d_rows, T d_weights) {
     b_.node(K::WeighBackward, name, {y_, row_, weights_all_, all}, {copies, d_all});
     weights_home(d_all, d_weights);
   }
-  if (sends()) rows_to_experts(copies, d_rows, "combine backward; all_to_all ep", NodePhase::Main);
+  if (x_.sends_copies())
+    rows_to_experts(copies, d_rows, "combine backward; all_to_all ep", NodePhase::Main);
 }
 
 void ExpertBody::recompute(T y2) {
@@ -333,7 +317,7 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
   grouped(K::GroupedLinearInput, P::ExpertUp, "grouped gemm d_fc1 input", up(), h_, {du, begin_},
           {dx}, NodePhase::Main);
   T home = dx;
-  if (sends()) {
+  if (x_.sends_copies()) {
     home = workspace("d copies", room_.sent * h_);
     rows_home(dx, home, "dispatch backward; all_to_all ep", NodePhase::Main);
   }

@@ -63,11 +63,6 @@ double reserved_capacity(const Layout& layout);
 // The most of it that can be needed: every token of the ranks that share the experts chooses as
 // many of one rank as it may.
 double most_over_mean(const Layout& layout);
-// e q: ranks whose tokens meet.
-std::int64_t expert_block(const Layout& layout);
-// Whether they are all gathered, or sent once to each rank; else copies are sent.
-bool gathers_tokens(const Layout& layout);
-bool sends_tokens_once(const Layout& layout);
 
 class ExpertBody {
  public:
@@ -84,21 +79,20 @@ class ExpertBody {
  private:
   // Whose experts' rows are computed here.
   std::int64_t tokens() const {
-    return gathers_ ? block_ * x_.tokens : once_ ? room_.arrived : x_.tokens;
+    return x_.gathers_tokens ? x_.block * x_.tokens : x_.sends_once ? room_.arrived : x_.tokens;
   }
   std::int64_t up() const { return matrices_up(layout_.model) * x_.width; }
   std::int64_t shared_columns() const { return matrices_up(layout_.model) * x_.shared; }
-  bool brings_tokens() const { return gathers_ || once_; }
+  bool brings_tokens() const { return x_.gathers_tokens || x_.sends_once; }
   // Rows that leave: pairs of an own token and a rank that has experts of it, at most, or slots.
   std::int64_t visits() const {
-    return room_.slot > 0 ? room_.sent : x_.tokens * std::min(model_.per_token, block_);
+    return room_.slot > 0 ? room_.sent : x_.tokens * std::min(model_.per_token, x_.block);
   }
   // Rows of hidden that a price goes by: what dispatchers send of them is the price's matter, of
   // slots all.
   std::int64_t travelling() const { return room_.slot > 0 ? room_.sent : x_.copies; }
-  bool sends() const { return block_ > 1 && !brings_tokens(); }
-  bool sends_over_ranks() const { return sends() && layout_.plan.expert_parallel > 1; }
-  bool gathers_rows() const { return sends() && x_.gathers_rows; }
+  bool sends_over_ranks() const { return x_.sends_copies() && layout_.plan.expert_parallel > 1; }
+  bool gathers_rows() const { return x_.sends_copies() && x_.gathers_rows(); }
 
   T workspace(std::string_view name, std::int64_t elements);
   T gather(T local, std::string_view name, NodePhase phase);
@@ -153,8 +147,8 @@ class ExpertBody {
   const Layout& layout_;
   const ExpertShape& x_;
   const Experts& model_;
-  std::int64_t h_, block_;
-  bool gathers_, once_, overlaps_;  // overlaps: shared experts run while tokens travel
+  std::int64_t h_;
+  bool overlaps_;  // shared experts run while tokens travel
   ExpertRoom room_;
   std::int32_t slice_;
   TensorHome left_;

@@ -23,10 +23,11 @@ void ExpertBody::route(T y2) {
     b_.node(K::DropCopies, "copies beyond capacity", {chosen_, weights_}, {own});
   }
   const T all = brings_tokens() ? bring_choice(own) : own;
-  b_.node(K::SortCopies, "copies by expert", {all}, {row_, token_, sends() ? sent_ : begin_});
-  if (!sends()) return;
-  over(Axis::ExpertBlock, K::AllGather, "counts; all_gather ep", kNumber * block_ * (e + 1), sent_,
-       arrivals_, NodePhase::Main);
+  b_.node(K::SortCopies, "copies by expert", {all},
+          {row_, token_, x_.sends_copies() ? sent_ : begin_});
+  if (!x_.sends_copies()) return;
+  over(Axis::ExpertBlock, K::AllGather, "counts; all_gather ep", kNumber * x_.block * (e + 1),
+       sent_, arrivals_, NodePhase::Main);
   b_.node(K::SortRows, "rows by expert", {arrivals_}, {from_, begin_});
 }
 

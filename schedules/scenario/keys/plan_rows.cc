@@ -87,10 +87,9 @@ bool attention_core_alone(const JsonValue& value) {
   const bool listed = value.is(JsonKind::Array) && value.items.size() == 1;
   return listed ? value.items.front().text == "attention_core" : value.text == "selective";
 }
-// In frameworks whose selective recomputation is the attention core's. Our own kernel's output is
-// dropped and made again all the same.
+// In frameworks whose selective recomputation is the attention core's.
 bool keeps_no_scores(const Plan& plan) {
-  return !plan.runtime.own_executor && is_fused(plan.attention_kernel) &&
+  return !plan.runtime.performer().remakes_fused_attention && is_fused(plan.attention_kernel) &&
          plan.runtime.selective_recompute == SelectiveRecompute::AttentionCore;
 }
 

@@ -13,7 +13,7 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
   if (value == nullptr) return;
   plan.recompute = recompute_of(*value, plan);
   if (!value->is(JsonKind::Array)) return;
-  if (plan.runtime.own_executor && !keys.names_runtime()) {
+  if (plan.runtime.performer().fixed_traits && !keys.names_runtime()) {
     plan.recompute = {};  // `run` refuses the key
     return;
   }

@@ -37,7 +37,7 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
     plan.runtime.overlap_pipeline = PipelineOverlap::Never;
     plan.overlap_tensor_parallel = TensorOverlap::Off;
   }
-  if (traits.own_executor && traits.overlap_pipeline != PipelineOverlap::Always) {
+  if (traits.performer().fixed_traits && traits.overlap_pipeline != PipelineOverlap::Always) {
     if (keys.names_runtime()) {
       return keys.fail(&Plan::overlap_pipeline,
                        "runtime " + traits.name + " has true alone, not false");

@@ -32,16 +32,17 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
 
 namespace {
 
-// The rate of a place of which neither plan nor model file says anything. Our executor drops
-// nothing there. Frameworks' default is a tenth, priced where attention is no one kernel; else the
-// rate stays open (-1, see plan.h). Classes with RMS norms (Llama and its kin) drop in attention
-// alone: of them a file that says one rate has said all, and nothing stays open.
+// The rate of a place of which neither plan nor model file says anything: the runtime's, priced
+// where attention is no one kernel; else it stays open (-1, see plan.h), unless nothing is dropped.
+// Classes with RMS norms (Llama and its kin) drop in attention alone: of them a file that says one
+// rate has said all, and nothing stays open.
 double unsaid_rate(const Transformer& model, const Plan& plan) {
   const DropoutRates& said = model.dropouts;
   const bool says_one = std::max({said.residual, said.attention, said.embedding}) >= 0;
   const bool rms = model.norm == NormKind::RmsNorm;
-  if (plan.runtime.own_executor || (rms && (says_one || plan.flash_attention))) return 0;
-  return plan.flash_attention ? -1 : 0.1;
+  const double unsaid = plan.runtime.performer().unsaid_dropout;
+  if (unsaid <= 0 || (rms && (says_one || plan.flash_attention))) return 0;
+  return plan.flash_attention ? -1 : unsaid;
 }
 
 // The plan's one rate for every place, else for each place what the model file says, 0 too.

@@ -39,7 +39,9 @@ void read_profile(const GivenKeys& keys, Plan& plan) {
 
 void refuse_predictions(const GivenKeys& keys, const Plan& plan) {
   const JsonValue* layout = keys.given(&Plan::stage_layers);
-  if (!plan.runtime.own_executor || layout == nullptr || !layout->is(JsonKind::String)) return;
+  if (plan.runtime.performer().predicts_further_tokens || layout == nullptr ||
+      !layout->is(JsonKind::String))
+    return;
   if (layout->text.find('m') == std::string::npos) return;
   keys.fail(&Plan::stage_layers,
             "runtime " + plan.runtime.name + " trains without prediction layers: there is no m",
@@ -76,7 +78,7 @@ void read_runtime(const GivenKeys& keys, Plan& plan) {
     const JsonValue* value = row.of_plan ? keys.json.given(row.key.name) : nullptr;
     if (value == nullptr) continue;
     take_trait(*value, row, traits);
-    if (!traits.own_executor || traits == of_profile) continue;
+    if (!traits.performer().fixed_traits || traits == of_profile) continue;
     if (keys.names_runtime()) {
       return keys.fail(row.key.name, "runtime " + traits.name + " has " +
                                          trait_json(row, of_profile) + " alone, not " +
@@ -89,7 +91,7 @@ void read_runtime(const GivenKeys& keys, Plan& plan) {
   }
   if (!traits.deterministic) return;
   if (keys.json.given("cross_entropy") == nullptr && traits.cross_entropy == CrossEntropy::Fused &&
-      !traits.own_executor) {
+      !traits.performer().fixed_traits) {
     traits.cross_entropy = CrossEntropy::Eager;
   }
   traits.attention_kernel = std::min(traits.attention_kernel, AttentionKernel::Flash2);

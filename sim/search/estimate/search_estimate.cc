@@ -115,7 +115,7 @@ class MeshEstimator {
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
-        plan.runtime.own_executor ? nullptr : &setup_.tables.profile(plan);
+        plan.runtime.performer().plans_arena ? nullptr : &setup_.tables.profile(plan);
     kind->bound = std::make_unique<BoundTables>(profile, model_,
                                                 setup_.cluster->gpu.compute_capability.value_or(0));
     kinds_.push_back(std::move(kind));
@@ -445,7 +445,7 @@ class MeshEstimator {
     const std::int32_t shards = plan.shards();
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
-    if (plan.runtime.own_executor) {
+    if (plan.streams_state()) {
       return 1e9 * owned * static_cast<double>(state_bytes(plan, 1)) / host_link();
     }
     const double host = setup_.tables.collectives.constants.host_update_rate *

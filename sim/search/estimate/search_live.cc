@@ -49,7 +49,7 @@ std::shared_ptr<const LiveBounds::Rows> LiveBounds::rows_of(const Transformer& m
 
 LiveBounds::Bound LiveBounds::bound(const SearchSetup& setup, const Plan& plan,
                                     const Cluster& cluster) {
-  if (plan.runtime.own_executor) return {};
+  if (plan.runtime.performer().plans_arena) return {};
   const Transformer& model = setup.space->base.model;
   const MemoryProfile& profile = setup.tables.profile(plan);
   const std::int32_t capability = cluster.gpu.compute_capability.value_or(0);

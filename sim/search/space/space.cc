@@ -295,7 +295,7 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
 std::vector<std::string> framework_runtimes(const Space& space) {
   std::vector<std::string> names;
   for (const RuntimeTraits& runtime : space.runtimes) {
-    if (!runtime.own_executor) names.push_back(runtime.name);
+    if (!runtime.performer().plans_arena) names.push_back(runtime.name);
   }
   return names;
 }

@@ -81,7 +81,7 @@ TEST_P(Unfold, EveryRankDoesWhatItsClassDoes) {
 // the folded schedule are as many as there are columns or instances.
 TEST_P(Unfold, RanksMeetAsTheExecutorLetsThem) {
   const Mesh mesh(plan_);
-  const GroupInstances groups(folded_, plan_, mesh);
+  const GroupInstances groups(folded_, mesh);
   std::map<std::int32_t, std::vector<std::int32_t>> ranks_of;  // by match
   std::map<std::int32_t, const Op*> op_of;
   for (std::int32_t r = 0; r < all_.num_rows(); ++r) {

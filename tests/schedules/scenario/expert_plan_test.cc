@@ -232,7 +232,7 @@ TEST(FoldedMesh, OneGroupMaySpanAllOfTpCpAndDp) {
   const Mesh mesh(p);
   std::set<std::array<std::int32_t, 3>> instances;
   for (std::int32_t r = 0; r < 8; ++r) {
-    instances.insert(group_key(GroupKind::Expert, mesh.coordinates({r}), p, {}));
+    instances.insert(group_key(GroupKind::Expert, mesh.coordinates({r}), mesh, {}));
     EXPECT_EQ(mesh.folded(mesh.coordinates({r})).expert, r);
   }
 }
@@ -269,7 +269,10 @@ TEST(FoldedMesh, IsAnotherViewOfTheSameRanks) {
       for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
         const Coordinates at = mesh.coordinates({r});
         EXPECT_EQ(mesh.rank(mesh.folded(at), at.pipeline), Rank{r});
-        ++members[group_key(kind, at, p, {})];
+        Coordinates first = at;
+        first.tensor = 0;
+        EXPECT_EQ(mesh.of_replica(mesh.replica(at), at.pipeline), first);
+        ++members[group_key(kind, at, mesh, {})];
       }
       EXPECT_EQ(static_cast<std::int32_t>(members.size()), mesh.ranks() / size);
       for (const auto& [key, count] : members) EXPECT_EQ(count, size);
@@ -298,6 +301,35 @@ TEST(ExpertShapes, ExpertParallelismDoesNotChangeTheRows) {
   EXPECT_EQ(shape.copies, 64);
   EXPECT_EQ(shape.rows, 4 * 64);
   EXPECT_EQ(shape.width, 32);
+}
+
+// Who shares a whole set of experts, and how tokens come to them, by e, q and the dispatcher. Ranks
+// of tp that split tokens (t 4, sequence parallelism) bring rows of their own to an expert's
+// matrices; without it they bring the same tokens, and nothing is gathered.
+TEST(ExpertShapes, ABlockSharesAWholeSetOfExperts) {
+  const auto shape_of = [](const std::string& keys) {
+    const Scenario s = read(R"("micro_batch": 2, )" + keys, "8").value();
+    return Layout(s.model, s.plan).shape.experts;
+  };
+  const ExpertShape alone = shape_of(R"("expert_parallel": 1, "expert_dispatch": "all_gather")");
+  EXPECT_EQ(alone.block, 1);
+  EXPECT_FALSE(alone.gathers_tokens || alone.sends_once || alone.sends_copies());
+  const ExpertShape copies = shape_of(R"("expert_parallel": 2)");
+  EXPECT_EQ(copies.block, 2);
+  EXPECT_TRUE(copies.sends_copies() && !copies.gathers_rows());
+  const ExpertShape once = shape_of(R"("expert_parallel": 4, "expert_dispatch": "deduplicated")");
+  EXPECT_EQ(once.block, 4);
+  EXPECT_TRUE(once.sends_once && !once.gathers_tokens && !once.sends_copies());
+  const ExpertShape all = shape_of(R"("tensor_parallel": 4, "sequence_parallel": true,
+      "expert_parallel": 2, "expert_tensor_parallel": 4, "expert_dispatch": "all_gather")");
+  EXPECT_EQ(all.bringing, 4);
+  EXPECT_EQ(all.block, 8);
+  EXPECT_TRUE(all.gathers_tokens && all.gathers_rows() && !all.sends_copies());
+  const ExpertShape same = shape_of(R"("tensor_parallel": 4, "expert_tensor_parallel": 4)");
+  EXPECT_EQ(same.bringing, 1);
+  EXPECT_EQ(same.block, 1);
+  EXPECT_EQ(same.routing.experts, 8);
+  EXPECT_EQ(same.routing.per_token, 2);
 }
 
 }  // namespace

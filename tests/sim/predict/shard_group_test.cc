@@ -86,12 +86,13 @@ TEST(ShardGroup, AreNeighboursAndReplicatesAreOneOfEach) {
   plan.data_parallel = 16;
   plan.zero_stage = 3;
   plan.shard_group = 8;
+  const Mesh mesh(plan);
   const Placement placement{.positions = 1, .down = {Position{0}}, .up = {}};
   for (std::int32_t d = 0; d < 16; ++d) {
     for (std::int32_t c = 0; c < 2; ++c) {
       const Coordinates at{.context = c, .data = d};
-      EXPECT_EQ(group_key(GroupKind::Shard, at, plan, placement)[1], d / 4);
-      EXPECT_EQ(group_key(GroupKind::Replicate, at, plan, placement)[1], d % 4 * 2 + c);
+      EXPECT_EQ(group_key(GroupKind::Shard, at, mesh, placement)[1], d / 4);
+      EXPECT_EQ(group_key(GroupKind::Replicate, at, mesh, placement)[1], d % 4 * 2 + c);
     }
   }
 }
