@@ -356,7 +356,8 @@ class ScenarioReader {
   Scenario scenario_;
 };
 
-// A scenario of this document. Beside it, where --cluster is given, the cluster that it names itself.
+// A scenario of this document. Beside it, where --cluster is given, the cluster that it names
+// itself.
 Result<Scenario> read_document(JsonValue root, const std::string& path,
                                const ScenarioOptions& options) {
   if (!options.cluster) return ScenarioReader(std::move(root), path, options).read();

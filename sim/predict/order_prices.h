@@ -4,7 +4,8 @@
 //
 // Whoever orders a plan by the same cluster gets the same schedule, down to its hash: a prediction
 // by its own cluster; what is ours, `run`, its --dry-run and whatever else predicts it, by the
-// cluster that the scenario's file names, whatever machine runs it and whatever --cluster describes.
+// cluster that the scenario's file names, whatever machine runs it and whatever --cluster
+// describes.
 #pragma once
 
 #include "schedules/passes/lower.h"

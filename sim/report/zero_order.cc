@@ -59,8 +59,7 @@ Plan with_stage(Plan plan, std::int32_t stage) {
 
 std::string zero_order_note(const Transformer& model, const Plan& plan, const Schedule& schedule,
                             const PriceOps& order_by) {
-  const bool shards = plan.shards() > 1;
-  if (!plan.runtime.performer().plans_arena || plan.zero_stage == 0 || !shards) return {};
+  if (!plan.runtime.performer().plans_arena || plan.zero_stage == 0) return {};
   const Parts here = fullest(schedule);
   for (std::int32_t stage = plan.zero_stage; stage-- > 0;) {
     Plan less = with_stage(plan, stage);

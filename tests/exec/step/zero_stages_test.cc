@@ -158,6 +158,20 @@ TEST(ZeroStages, SayWhyWhereASmallModelNeedsMore) {
   EXPECT_NE(three.note.find("gathered or reduced whole"), std::string::npos) << three.note;
 }
 
+// One replica has nothing to share: what ZeRO-2 reduces lies beside where it goes to. Where weights
+// are most of what is alive, that shows.
+TEST(ZeroStages, SayWhyWhereOneReplicaNeedsMore) {
+  EXPECT_GT(broken(R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 16384,
+                       "num_hidden_layers": 4, "num_attention_heads": 32,
+                       "num_key_value_heads": 32, "vocab_size": 8192, "num_local_experts": 4,
+                       "num_experts_per_tok": 2, "max_position_embeddings": 8192})",
+                   R"("precision": "fp32", "data_parallel": 1, "tensor_parallel": 4,
+                      "sequence_parallel": true, "expert_parallel": 2, "expert_capacity": "drop",
+                      "expert_routing": "balanced", "global_batch": 2, "micro_batch": 1,
+                      "sequence_length": 2048)"),
+            0);
+}
+
 // 34 M parameters on 4 replicas: a quarter of the gradients, one layer's whole and its part. It was
 // 305 to 339 MB where ZeRO-1 has 136.
 TEST(ZeroStages, ZeroTwoShardsGradientsWhileMicroBatchesAccumulate) {

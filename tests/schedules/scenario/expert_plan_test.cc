@@ -95,6 +95,23 @@ TEST(ExpertPlan, DefaultsAreMegatrons) {
   EXPECT_FALSE(none.folds_experts());
 }
 
+// Twice the replicas turn the default from 1 to t: who compares numbers of GPUs is told, unless the
+// plan says it.
+TEST(ExpertPlan, TheDefaultThatChangesWithTheReplicasIsSaid) {
+  const std::string sizes =
+      R"("tensor_parallel": 2, "expert_parallel": 4, "sequence_parallel": true)";
+  const auto notes = [](const std::string& plan, const std::string& gpus) {
+    const Result<Scenario> scenario = read(plan, gpus);
+    return scenario ? scenario.value().plan_notes : std::vector<std::string>{"refused"};
+  };
+  const std::vector<std::string> few = notes(sizes, "4"), many = notes(sizes, "8");
+  ASSERT_EQ(few.size(), 1u);
+  ASSERT_EQ(many.size(), 1u);
+  EXPECT_TRUE(says(few[0], "plan.expert_tensor_parallel is left out: 1, since")) << few[0];
+  EXPECT_TRUE(says(many[0], "plan.expert_tensor_parallel is left out: 2, as")) << many[0];
+  EXPECT_TRUE(notes(sizes + R"(, "expert_tensor_parallel": 1)", "8").empty());
+}
+
 TEST(ExpertPlan, EveryKeyIsReadAndPrintedBack) {
   const Plan p = plan(R"("expert_parallel": 8, "expert_dispatch": "deduplicated",
       "expert_routing": 1.25, "expert_capacity": 1.5, "overlap": {"expert_parallel": "shared"})",
