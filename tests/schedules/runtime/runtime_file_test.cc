@@ -49,6 +49,15 @@ TEST_F(RuntimeFiles, MegatronsAreTheDefaults) {
   }
 }
 
+// What pretrain_gpt.py does without flags; a plan says what its launch script does.
+TEST_F(RuntimeFiles, MegatronWithoutFlagsHasItsArgumentsDefaults) {
+  const RuntimeTraits recipe = runtime_named("megatron"), plain = runtime_named("megatron_lm");
+  EXPECT_EQ(plain.cross_entropy, CrossEntropy::Eager);
+  EXPECT_FALSE(plain.grouped_experts);
+  EXPECT_NE(recipe.cross_entropy, plain.cross_entropy);
+  EXPECT_TRUE(recipe.grouped_experts);
+}
+
 // Of two values that a trait can have, at least one is not Megatron's.
 TEST_F(RuntimeFiles, EveryTraitIsRead) {
   for (const KeySpec& key : find_key(runtime_key_table(), "traits")->members->keys) {
