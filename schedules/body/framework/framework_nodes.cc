@@ -11,7 +11,8 @@ Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t byt
       Node{.kernel = kernel, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
 }
 
-// torchao casts both operands of each product: 2 B read, 1 written per element. `Reused`: what no
+// torchao casts both operands of each product with a scale of the moment: the largest value is
+// found first (2 B read), then they are cast (2 B read, 1 written). `Reused`: what no
 // norm has cast yet is cast with its transposed copy (2 + 1 + 1), the output gradient once for both
 // products, and the saved 8-bit input is transposed for the weight gradient (1 + 1). `Unwritten`:
 // activations write 8 bit too, and nothing is transposed. Weights are cast for the first
@@ -30,7 +31,7 @@ std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int6
     return std::llround(copies * moved);
   }
   const Fp8Casts casts = plan.runtime.fp8_casts;
-  if (casts == Fp8Casts::EachProduct) return 3 * (m * k + k * n);
+  if (casts == Fp8Casts::EachProduct) return 5 * (m * k + k * n);
   const bool unwritten = casts == Fp8Casts::Unwritten;
   const bool written = input == WrittenBy::Norm || (unwritten && input == WrittenBy::Activation);
   switch (role) {
