@@ -69,6 +69,15 @@ bool cache_may_break(const MemoryReport& report) {
   });
 }
 
+// Whether holes between the allocator's blocks may break it: the replay had to empty its cache, or
+// little is left. What is there before step 0 has none, and comes once: it fits or it does not.
+bool wants_margin(const MemoryReport& report) {
+  return std::ranges::any_of(report.ranks, [&](const RankMemory& rank) {
+    return !rank.at_building &&
+           (rank.retries > 0 || near_capacity(rank.peak_device, report.capacity));
+  });
+}
+
 }  // namespace
 
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
@@ -104,9 +113,7 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
         load.sample > 0 ? BadDayCause::LongestSample : BadDayCause::BusiestRank;
     if (!then.fits) report.bad_day = {cause, then.peak_device};
   }
-  const bool emptied =  // the replay's holes are more than is left beside them
-      std::ranges::any_of(report.ranks, [](const RankMemory& rank) { return rank.retries > 0; });
-  if (report.verdict() == Verdict::Yes && (emptied || report.near_capacity())) {
+  if (report.verdict() == Verdict::Yes && wants_margin(report)) {
     report.bad_day = {BadDayCause::AllocatorMargin, report.peak_device};
   }
   return report;

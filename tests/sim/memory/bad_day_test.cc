@@ -144,6 +144,18 @@ TEST(BadDay, TheAllocatorNeedsAMargin) {
   EXPECT_EQ(memory(plan, 1.2 * peak).verdict(), Verdict::Yes);
 }
 
+// A peak before step 0 comes once, and before the allocator has any holes.
+TEST(BadDay, APeakBeforeTheFirstStepNeedsNone) {
+  const std::string plan =
+      text_of(R"("model": "llama3-8b", "cluster": "dgx-h100", "gpus": 64)",
+              R"("global_batch": 128, "sequence_length": 512, "runtime": "megatron",
+         "attention_kernel": "flash3", "recompute": "full")");
+  const MemoryReport roomy = memory(plan);
+  ASSERT_TRUE(roomy.at_building());
+  EXPECT_EQ(memory(plan, 1.01 * bytes(roomy.peak_device)).verdict(), Verdict::Yes);
+  EXPECT_EQ(memory(plan, 0.99 * bytes(roomy.peak_device)).verdict(), Verdict::No);
+}
+
 // What is said to hold does: predicted again with that change, the verdict is yes.
 TEST(BadDay, WhatHoldsHolds) {
   const std::string text = experts("\"expert_routing\": 2");
