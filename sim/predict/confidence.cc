@@ -105,6 +105,8 @@ StepFeatures features_of(const Prediction& p, const Cluster& cluster) {
   f.set(StepKind::LearnedRouting, p.has_experts && plan.expert_routing == ExpertRouting::Uniform &&
                                       plan.expert_capacity <= 0);
   f.set(StepKind::AssumedNetwork, cluster.nics.assumed && p.gpus > cluster.gpus_per_node);
+  // It reads the shapes that come ahead of what comes (Aleph Alpha's, DeepSpeed's pipelines).
+  f.set(StepKind::BlockedHost, plan.pipeline_parallel > 1 && plan.runtime.serial_transfers);
   f.set(StepKind::WideShards, plan.zero_stage > 0 && plan.shards() > kWideShards);
   for (const CommunicationRow& row : p.communication) {
     if (p.step_s > 0) f.network_share += row.exposed_s / p.step_s;
