@@ -389,7 +389,7 @@ constexpr std::array kKeys{
             }},
     KeyDraw{"cross_entropy", 4,
             [](Draw& d) {
-              return d.own() ? "" : d.quoted({"eager", "fused", "gathered"});
+              return d.own() ? "" : d.quoted({"eager", "native", "fused", "gathered"});
             }},
     KeyDraw{"eager_kernels", 4,
             [](Draw& d) {

@@ -25,9 +25,10 @@ constexpr bool is_fused(AttentionKernel kernel) {
 // inside the product (or not at all, where every gradient is reduced at once). Megatron's first
 // fused kernel adds to 4-byte sums alone.
 enum class GradientAccumulation : std::uint8_t { Separate, Fused, FusedFp32 };
-// The loss: kernel by kernel; in one pass in place; or on every tensor-parallel rank over the whole
-// vocabulary, whose logits are gathered.
-enum class CrossEntropy : std::uint8_t { Eager, Fused, Gathered };
+// The loss: kernel by kernel; in the passes that a compiler makes of Megatron's own fusion; in one
+// pass in place; or on every tensor-parallel rank over the whole vocabulary, whose logits are
+// gathered.
+enum class CrossEntropy : std::uint8_t { Eager, Native, Fused, Gathered };
 // Gate and up projection: one product, or two column-parallel layers.
 enum class GatedMlp : std::uint8_t { Fused, Split };
 // Under sequence parallelism a gathered norm output is gathered again for the backward, or kept.

@@ -61,7 +61,8 @@ constexpr TraitRow of_plan(TraitRow row, std::string_view runs, std::string_view
 }
 
 inline constexpr std::array<std::string_view, 3> kAccumulations{"separate", "fused", "fused_fp32"};
-inline constexpr std::array<std::string_view, 3> kCrossEntropies{"eager", "fused", "gathered"};
+inline constexpr std::array<std::string_view, 4> kCrossEntropies{"eager", "native", "fused",
+                                                                  "gathered"};
 inline constexpr std::array<std::string_view, 3> kEager{"norm", "rope", "activation"};
 inline constexpr std::array<std::string_view, 2> kGatedMlps{"fused", "split"};
 inline constexpr std::array<std::string_view, 2> kSequenceGathers{"repeated", "kept"};
@@ -89,7 +90,8 @@ inline constexpr std::array kTraitRows = [] {
       flag("gradient_reduction_cast", &T::gradient_reduction_cast,
            "gradients are cast and copied into the buffer of their reduction"),
       of_plan(choice("cross_entropy", &T::cross_entropy, kCrossEntropies,
-                     "the loss kernel by kernel, in one pass, or over gathered logits"),
+                     "the loss kernel by kernel, in the passes of Megatron's own fusion, in one pass, or "
+                     "over gathered logits"),
               R"(null | "fused")", R"("eager")", "the loss so made is priced"),
       count("cross_entropy_forward_bytes", &T::cross_entropy_forward_bytes, 0, 1000,
             "bytes that a loss that is not fused moves per logit, forward"),

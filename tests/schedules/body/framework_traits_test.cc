@@ -147,6 +147,17 @@ TEST_F(FrameworkTraits, AnEagerLossMovesTheLogitsAgainAndAgain) {
             (14 - 2) * n * V / t);
 }
 
+// 22 + 10 B in the passes that a compiler makes of Megatron's own: between the two others.
+TEST_F(FrameworkTraits, AFusionOfMegatronsOwnMovesLogitsLessThanKernelByKernel) {
+  const auto native = [](auto& r) { r.cross_entropy = CrossEntropy::Native; };
+  const auto fused = [](auto& r) { r.cross_entropy = CrossEntropy::Fused; };
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Forward, SegmentKind::Head, native),
+            (22 - 4) * n * V / t);
+  fused(plan.runtime);
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Head, native),
+            (10 - 2) * n * V / t);
+}
+
 // Gathered: 2 B of every logit to every rank instead of three fp32 per token; there 38 B and the 4
 // of putting them together, backward 14 and the 4 of the own part's cast.
 TEST_F(FrameworkTraits, GatheredLogitsAreEveryRanksWork) {
