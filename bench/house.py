@@ -11,6 +11,7 @@ and a GPU are rows.
 import re
 import subprocess
 import sys
+from collections import Counter
 from statistics import mean, median
 
 PRODUCT = ("schedules/", "sim/", "exec/", "viz/", "cli/")
@@ -93,6 +94,23 @@ def files_of_keys(texts, pattern=r'"(?:plan\.)?{}"', other=OTHER_WORDS):
     return counts
 
 
+def lonely_names(texts):
+    """Names that a header declares and nothing else says: dead, but for enumerators and tags."""
+    everywhere = Counter()
+    for name in git("ls-files", "tests", "bench").split():
+        if name.endswith(CODE):
+            everywhere.update(re.findall(r"\w+", open(name, encoding="utf-8", errors="replace").read()))
+    bare = {name: re.sub(r'"(?:\\.|[^"\\\n])*"|#[^\n]*', "", text) for name, text in texts.items()}
+    for text in bare.values():
+        everywhere.update(re.findall(r"\w+", text))
+    lonely = set()
+    for name, text in bare.items():
+        if name.endswith(".h"):
+            declared = re.sub(r"enum [^{;]*\{[^}]*\}|(?:std::|struct |\[\[)\w+", "", text)
+            lonely |= {word for word in re.findall(r"\b[a-z]\w+\b", declared) if everywhere[word] == 1}
+    return sorted(lonely)
+
+
 def longest_file(texts, under):
     return max((text.count("\n"), name) for name, text in texts.items() if name.startswith(under))
 
@@ -159,6 +177,8 @@ def rows(texts):
     yield "units that include nlohmann", files_with(texts, r"#include <nlohmann/"), "1"
     yield "functions of the largest class of exec/body", max(class_sizes(texts, "exec/body/").values()), "<= 25"
     yield "lines of the longest function of exec/body", max(function_lengths(texts, "exec/body/").values()), "<= 60"
+    lonely = lonely_names(texts)
+    yield "names of headers that nothing else says", f"{len(lonely)} {' '.join(lonely)}".strip(), "0"
     yield "source files", len(texts), ""
     yield "lines of the longest file in schedules and sim", longest_file(texts, ("schedules/", "sim/"))[0], "< 500"
 

@@ -66,7 +66,7 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
   ConfigUse use;
   std::string strangers;
   std::vector<std::string> mistaken;
-  const std::vector<std::string_view> known = known_keys(model.model_type);
+  std::vector<std::string_view> known;  // all keys of the dialect, once a key is a stranger to it
   const std::string ignored = ": no key of " + model.model_type + " that is known: ignored";
   const auto price = [&](const ConfigKey& row, std::string_view name, std::int32_t line,
                          const std::string& shown) {
@@ -87,6 +87,7 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
     const ConfigKey* row = find_config_key(model.model_type, member.key);
     const JsonValue* given = member.value.is(JsonKind::Null) ? nullptr : &member.value;
     if (row == nullptr) {
+      if (known.empty()) known = known_keys(model.model_type);
       const std::string_view meant = near_miss(member.key, known);
       if (!meant.empty()) {
         mistaken.push_back("model." + member.key + ignored + "; did you mean " +

@@ -19,7 +19,6 @@ struct Glyph {
   std::int16_t advance = 0;        // [px]
 };
 struct FontData {
-  std::int32_t ascent = 0, line_height = 0;  // [px]
   Glyph glyphs[kNumGlyphs];
   const char* pixels = nullptr;  // one hexadecimal digit each
 };

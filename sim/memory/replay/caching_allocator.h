@@ -81,12 +81,12 @@ class CachingAllocator {
   // Free blocks ordered by size, then address (torch's BlockComparatorSize).
   struct Key {
     std::int64_t size = 0, address = 0;  // [B]
-    // Without branches (FreeList::lower_bound).
-    bool operator<(const Key& other) const {
-      return static_cast<bool>(static_cast<unsigned>(size < other.size) |
-                               (static_cast<unsigned>(size == other.size) &
-                                static_cast<unsigned>(address < other.address)));
+    // As one number, which is compared without branches (FreeList::lower_bound).
+    __extension__ using Number = unsigned __int128;
+    Number number() const {
+      return Number{static_cast<std::uint64_t>(size)} << 64 | static_cast<std::uint64_t>(address);
     }
+    bool operator<(const Key& other) const { return number() < other.number(); }
   };
   struct FreeList {
     std::vector<Key> keys;             // ascending
