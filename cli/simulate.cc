@@ -71,7 +71,7 @@ int simulate(const Options& options) {
                               : prediction.models   ? sim::order_prices(prediction.models)
                                                     : PriceOps();
   prediction.memory.note =
-      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule,
+      sim::zero_order_note(scenario.model, prediction, cluster,
                            order_by ? std::move(order_by).value() : sim::by_flops());
   if (!prediction.memory.fits) {
     const auto search_begin = std::chrono::steady_clock::now();
