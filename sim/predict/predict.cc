@@ -144,46 +144,11 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   return prediction;
 }
 
-}  // namespace
-
-Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
-                                            const std::vector<std::string>& runtimes) {
-  const Result<CollectiveTables> collectives = shipped_collective_tables();
-  if (!collectives) return collectives.error();
-  Result<KernelScalars> scalars = read_kernel_scalars(cluster);
-  if (!scalars) return scalars.error();
-  Result<ErrorTable> errors = shipped_error_table();
-  if (!errors) return errors.error();
-  HardwareTables tables{.collectives = make_collective_model(collectives.value(), cluster),
-                        .scalars = std::move(scalars).value(),
-                        .errors = std::move(errors).value()};
-  for (const std::string& runtime : runtimes) {
-    Result<MemoryProfile> profile = read_memory_profile(runtime);
-    if (!profile) return profile.error();
-    tables.memory.emplace(runtime, std::move(profile).value());
-  }
-  return tables;
-}
-
 // micro_batch auto: the best predicted throughput among those that fit, the smallest where none
 // does. Throughput at a fixed global batch is the inverse of the step time.
-Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
-                           const PredictOptions& asked) {
-  PredictOptions options = asked;
-  if (ordered_as_filed(scenario)) {
-    Result<PriceOps> priced = order_prices(scenario);
-    options.order_by = priced ? std::move(priced).value() : by_flops();
-  }
-  std::optional<HardwareTables> read;
-  if (options.tables == nullptr) {
-    std::vector<std::string> runtimes;
-    if (!scenario.plan.runtime.performer().plans_arena)
-      runtimes.push_back(scenario.plan.runtime.name);
-    Result<HardwareTables> tables = read_hardware_tables(cluster, runtimes);
-    if (!tables) return tables.error();
-    read = std::move(tables).value();
-    options.tables = &*read;
-  }
+// REQUIRES: options.tables.
+Result<Prediction> predict_best(const Scenario& scenario, const Cluster& cluster,
+                                const PredictOptions& options) {
   if (!scenario.plan.micro_batch_auto) {
     return predict_best_order(scenario, scenario.plan, cluster, options, kMostCompared);
   }
@@ -228,6 +193,50 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   Prediction prediction = std::move(whole).value();
   prediction.choice = best->choice;
   prediction.micro_batches = std::move(best->micro_batches);
+  return prediction;
+}
+
+}  // namespace
+
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
+                                            const std::vector<std::string>& runtimes) {
+  const Result<CollectiveTables> collectives = shipped_collective_tables();
+  if (!collectives) return collectives.error();
+  Result<KernelScalars> scalars = read_kernel_scalars(cluster);
+  if (!scalars) return scalars.error();
+  Result<ErrorTable> errors = shipped_error_table();
+  if (!errors) return errors.error();
+  HardwareTables tables{.collectives = make_collective_model(collectives.value(), cluster),
+                        .scalars = std::move(scalars).value(),
+                        .errors = std::move(errors).value()};
+  for (const std::string& runtime : runtimes) {
+    Result<MemoryProfile> profile = read_memory_profile(runtime);
+    if (!profile) return profile.error();
+    tables.memory.emplace(runtime, std::move(profile).value());
+  }
+  return tables;
+}
+
+Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
+                           const PredictOptions& asked) {
+  PredictOptions options = asked;
+  if (ordered_as_filed(scenario)) {
+    Result<PriceOps> priced = order_prices(scenario);
+    options.order_by = priced ? std::move(priced).value() : by_flops();
+  }
+  if (options.tables != nullptr) return predict_best(scenario, cluster, options);
+  std::vector<std::string> runtimes;
+  if (!scenario.plan.runtime.performer().plans_arena) {
+    runtimes.push_back(scenario.plan.runtime.name);
+  }
+  Result<HardwareTables> read = read_hardware_tables(cluster, runtimes);
+  if (!read) return read.error();
+  const auto tables = std::make_shared<const HardwareTables>(std::move(read).value());
+  options.tables = tables.get();
+  Result<Prediction> made = predict_best(scenario, cluster, options);
+  if (!made) return made;
+  Prediction prediction = std::move(made).value();
+  prediction.hardware = tables;
   return prediction;
 }
 

@@ -57,6 +57,21 @@ struct CostModels {
   std::optional<ComputeModel> compute;
 };
 
+// What a prediction reads beside the cluster: read once by who predicts many plans.
+struct HardwareTables {
+  CollectiveModel collectives;
+  KernelScalars scalars;
+  ErrorTable errors;
+  std::map<std::string, MemoryProfile> memory;  // by the runtime's name
+
+  // REQUIRES: one of the runtimes that were asked for.
+  const MemoryProfile& profile(const Plan& plan) const {
+    const auto found = memory.find(plan.runtime.name);
+    assert(found != memory.end());
+    return found->second;
+  }
+};
+
 struct Prediction {
   Plan plan;  // micro-batch and order chosen
   OrderChoice choice;
@@ -68,6 +83,8 @@ struct Prediction {
   std::vector<std::int32_t> row_class;
   std::string lowered_hash;
   std::shared_ptr<const CostModels> models;  // null: memory alone was asked for
+  // What was read for it, kept for who predicts another plan on the cluster; null: it was given.
+  std::shared_ptr<const HardwareTables> hardware;
   Pricing pricing;
   Timeline timeline;
   Bubbles bubbles;
@@ -130,20 +147,6 @@ struct Prediction {
   }
 };
 
-// What a prediction reads beside the cluster: read once by who predicts many plans.
-struct HardwareTables {
-  CollectiveModel collectives;
-  KernelScalars scalars;
-  ErrorTable errors;
-  std::map<std::string, MemoryProfile> memory;  // by the runtime's name
-
-  // REQUIRES: one of the runtimes that were asked for.
-  const MemoryProfile& profile(const Plan& plan) const {
-    const auto found = memory.find(plan.runtime.name);
-    assert(found != memory.end());
-    return found->second;
-  }
-};
 // With the memory profiles of these runtimes.
 Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
                                             const std::vector<std::string>& runtimes);

@@ -54,8 +54,10 @@ std::string overlap_note(const Scenario& scenario, const Cluster& cluster,
   if (plan.bucket_bytes == default_bucket_bytes(plan)) {
     plain.plan.bucket_bytes = default_bucket_bytes(plain.plan);
   }
-  const Result<Prediction> without =
-      predict(plain, cluster, {.memory = prediction.remap_s > 0, .lifetimes = false});
+  const Result<Prediction> without = predict(plain, cluster,
+                                             {.memory = prediction.remap_s > 0,
+                                              .lifetimes = false,
+                                              .tables = prediction.hardware.get()});
   if (!without || prediction.step_s <= without.value().step_s) return {};
 
   std::vector<std::string> why;

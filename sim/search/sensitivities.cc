@@ -43,10 +43,6 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
     Sensitivity& to = found[i];
     to.what = change.what;
     to.factor = options.change;
-    Result<HardwareTables> read = read_hardware_tables(change.cluster, {});
-    if (!read) return;
-    HardwareTables tables = std::move(read).value();
-    tables.memory = setup.tables.memory;  // the same on every cluster
     // Memory changes no time but where a cache is emptied, and nothing else changes what fits.
     const bool memory = change.cluster.capacity() != cluster.capacity();
     const bool remaps = std::ranges::any_of(plans, &FoundPlan::remaps);
@@ -62,7 +58,7 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
                    .memory_limit = allowed_bytes(change.cluster, options),
                    .lifetimes = false,
                    .scale_up_factor = change.scale_up,
-                   .tables = &tables});
+                   .tables = &setup.tables});  // chosen by names and kinds, which no change moves
       if (!made) return false;
       const std::int64_t allowed = allowed_bytes(change.cluster, options);
       if (memory && !is_within(made.value().memory, allowed, options)) return false;
