@@ -161,7 +161,10 @@ void CachingAllocator::FreeList::erase(std::size_t place) {
 }
 
 void CachingAllocator::FreeList::replace(std::size_t place, const Key& key, std::int32_t block) {
-  std::size_t to = lower_bound(key);
+  std::size_t to = place;  // often: what is left of the largest block is the largest
+  const bool stays =
+      (place == 0 || keys[place - 1] < key) && (place + 1 == keys.size() || key < keys[place + 1]);
+  if (!stays) to = lower_bound(key);
   if (to > place) --to;  // its own place is given up
   const auto move = [place, to](auto& list, auto value) {
     const auto at = list.begin() + static_cast<std::ptrdiff_t>(place);
