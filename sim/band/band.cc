@@ -68,12 +68,14 @@ class BandMaker {
   Sides sides_as(const StepFeatures& features) {
     weigh(features);
     std::vector<Weighted> errors;
+    errors.reserve(table_.rows.size());
     for (std::size_t r = 0; r < table_.rows.size(); ++r) {
       const Source& of = sources_[source(r)];
       if (weights_[r] <= 0) continue;
       errors.push_back(
           {table_.rows[r].log_error, of.weight(table_.rule.few) * weights_[r] / of.sum});
     }
+    sort_by_value(errors);
     return {std::min(weighted_quantile(errors, table_.rule.lower), 0.0),
             std::max(weighted_quantile(errors, table_.rule.upper), 0.0)};
   }

@@ -57,7 +57,8 @@ double difference_band(const StepFeatures& a, const StepFeatures& b, const Error
     const SourceWeight& of = sources[pair.source];
     errors.push_back({pair.error.value, of.weight(table.rule.few) * pair.error.weight / of.sum});
   }
-  return weighted_quantile(std::move(errors), kCovered);
+  sort_by_value(errors);
+  return weighted_quantile(errors, kCovered);
 }
 
 }  // namespace rehearse::sim

@@ -5,8 +5,11 @@
 
 namespace rehearse::sim {
 
-double weighted_quantile(std::vector<Weighted> values, double share) {
+void sort_by_value(std::vector<Weighted>& values) {
   std::ranges::sort(values, {}, &Weighted::value);
+}
+
+double weighted_quantile(std::span<const Weighted> values, double share) {
   double all = 0, sum = 0;
   for (const Weighted& one : values) all += one.weight;
   for (const Weighted& one : values) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace rehearse::sim {
@@ -29,7 +30,9 @@ struct Weighted {
   double value = 0, weight = 0;
 };
 
+void sort_by_value(std::vector<Weighted>& values);
 // The smallest value at which the weights up to it reach `share` of all; 0 where there are none.
-double weighted_quantile(std::vector<Weighted> values, double share);
+// REQUIRES: values ascending.
+double weighted_quantile(std::span<const Weighted> values, double share);
 
 }  // namespace rehearse::sim
