@@ -25,6 +25,9 @@ class Reader {
   Reader(const JsonValue& object, std::string where, JsonReport& report)
       : object_(object), where_(std::move(where)), report_(report) {}
 
+  void fail(std::string_view key, const std::string& what) const {
+    report_.fail(object_.line, where_ + "." + std::string(key), what);
+  }
   double number(std::string_view key) const {
     const JsonValue* value = object_.given(key);
     if (value == nullptr || !value->is_number()) {
@@ -58,6 +61,19 @@ class Reader {
       to[i] = list->items[i].number;
     }
   }
+  // Calls `add` for each row of a list: a text, then numbers, `least` columns at least.
+  template <class Add>
+  void rows(std::string_view key, std::size_t least, Add add) const {
+    const JsonValue* list = object_.given(key);
+    if (list == nullptr) return fail(key, "must be a list");
+    for (const JsonValue& row : list->items) {
+      if (row.items.size() < least || !row.items.front().is(JsonKind::String) ||
+          !std::ranges::all_of(row.items.begin() + 1, row.items.end(), &JsonValue::is_number)) {
+        return fail(key, "a row needs a text and " + std::to_string(least - 1) + " numbers");
+      }
+      add(std::span<const JsonValue>(row.items));
+    }
+  }
   Reader member(std::string_view key) const {
     static const JsonValue kNothing;
     const JsonValue* value = object_.given(key);
@@ -68,18 +84,19 @@ class Reader {
   template <class Enum, std::size_t N>
   Enum one_of(std::string_view key,
               const std::array<std::pair<std::string_view, Enum>, N>& names) const {
-    const std::string word = text(key);
+    return named(key, text(key), names);
+  }
+  template <class Enum, std::size_t N>
+  Enum named(std::string_view key, std::string_view word,
+             const std::array<std::pair<std::string_view, Enum>, N>& names) const {
     for (const auto& [name, value] : names) {
       if (name == word) return value;
     }
-    fail(key, "unknown value '" + word + "'");
+    fail(key, "unknown value '" + std::string(word) + "'");
     return names.front().second;
   }
 
  private:
-  void fail(std::string_view key, const std::string& what) const {
-    report_.fail(object_.line, where_ + "." + std::string(key), what);
-  }
   const JsonValue& object_;
   std::string where_;
   JsonReport& report_;
@@ -137,16 +154,37 @@ CollectiveSystem read_system(const Reader& in) {
           .send_recv_bandwidth = in.number("send_recv_gb_per_s", 0) * kGiga};
 }
 
-CollectiveFit read_fit(const Reader& in) {
-  return {.system = in.text("system"),
-          .kind = in.one_of("op", kOps),
-          .ranks = static_cast<std::int32_t>(in.integer("ranks", 0)),
-          .nodes = static_cast<std::int32_t>(in.integer("nodes", 1)),
-          .alpha = in.number("alpha_us") * kMicro,
-          .root = in.number("sqrt_us_per_sqrt_mb") * kMicro / 1e3,  // sqrt(1e6 B) = 1e3
-          .bus_bandwidth = in.number("bus_bandwidth_gb_per_s") * kGiga,
-          .min_bytes = in.integer("min_bytes", 0),
-          .max_bytes = in.integer("max_bytes", 0)};
+// A row of fits of one system and source. The residuals behind these columns are for people.
+enum FitColumn : std::size_t {
+  kOp,
+  kRanks,
+  kNodes,
+  kAlpha,
+  kRoot,
+  kBandwidth,
+  kMinBytes,
+  kMaxBytes
+};
+
+void read_fits(const Reader& in, std::vector<CollectiveFit>& fits) {
+  const std::string system = in.text("system");
+  in.rows("rows", kBandwidth + 1, [&](std::span<const JsonValue> row) {
+    const auto number = [&](FitColumn c) { return c < row.size() ? row[c].number : 0; };
+    const auto integer = [&](FitColumn c) -> std::int64_t {
+      if (c >= row.size()) return 0;
+      if (!row[c].is(JsonKind::Integer)) in.fail("rows", "ranks, nodes and bytes are integers");
+      return row[c].integer;
+    };
+    fits.push_back({.system = system,
+                    .kind = in.named("rows", row[kOp].text, kOps),
+                    .ranks = static_cast<std::int32_t>(integer(kRanks)),
+                    .nodes = static_cast<std::int32_t>(integer(kNodes)),
+                    .alpha = number(kAlpha) * kMicro,
+                    .root = number(kRoot) * kMicro / 1e3,  // sqrt(1e6 B) = 1e3
+                    .bus_bandwidth = number(kBandwidth) * kGiga,
+                    .min_bytes = integer(kMinBytes),
+                    .max_bytes = integer(kMaxBytes)});
+  });
 }
 
 NicConstants read_nic(const Reader& in) {
@@ -238,8 +276,7 @@ Result<CollectiveTables> read_collective_tables(const std::string& path) {
   if (tuner != nullptr) tables.tuner = read_tuner(*tuner, report);
   each(file.value(), "systems", report,
        [&](const Reader& in) { tables.systems.push_back(read_system(in)); });
-  each(file.value(), "fits", report,
-       [&](const Reader& in) { tables.fits.push_back(read_fit(in)); });
+  each(file.value(), "fits", report, [&](const Reader& in) { read_fits(in, tables.fits); });
   each(file.value(), "nics", report,
        [&](const Reader& in) { tables.nics.push_back(read_nic(in)); });
   if (!report.ok()) return report.error();
