@@ -103,7 +103,9 @@ class Builder {
       report_.fail(cursor_.line, path_of(name), "an object of more than 10000 keys");
       return false;
     }
-    object.members.push_back({std::move(name), cursor_.line, {}});
+    JsonMember& member = object.members.emplace_back();
+    member.key = std::move(name);
+    member.line = cursor_.line;
     return true;
   }
   bool parse_error(std::size_t, const std::string& token, const nlohmann::detail::exception& e) {
