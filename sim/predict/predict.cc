@@ -107,7 +107,7 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   }
   PredictOptions trial = options;
   trial.timeline = trial.memory = true;
-  trial.record_load = trial.lifetimes = false;
+  trial.record_load = trial.lifetimes = trial.confidence = false;
   // What is fuller than the device is not worth a timeline.
   const std::int64_t capacity = cluster.capacity().value;
   trial.memory_limit = std::min(capacity, options.memory_limit.value_or(capacity));

@@ -158,6 +158,7 @@ struct PredictOptions {
   std::optional<std::int64_t> memory_limit;
   // false: the schedule carries no versions, last uses and holds; for who reads numbers only
   bool lifetimes = true;
+  bool confidence = true;  // false: no band and no shares of levels; for who compares steps
   bool record_load = false;
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read

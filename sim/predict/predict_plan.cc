@@ -259,7 +259,9 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                 tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
   add_communication(p);
   p.network_note = network_note(p, cluster, models->collectives.nic);
-  add_confidence(p, scenario, cluster, tables.errors, options.without_source);
+  if (options.confidence) {
+    add_confidence(p, scenario, cluster, tables.errors, options.without_source);
+  }
   return p;
 }
 

@@ -57,6 +57,7 @@ std::string overlap_note(const Scenario& scenario, const Cluster& cluster,
   const Result<Prediction> without = predict(plain, cluster,
                                              {.memory = prediction.remap_s > 0,
                                               .lifetimes = false,
+                                              .confidence = false,
                                               .tables = prediction.hardware.get()});
   if (!without || prediction.step_s <= without.value().step_s) return {};
 
