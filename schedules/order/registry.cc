@@ -248,8 +248,8 @@ std::string name_of(const ScheduleInfo& info, const ScheduleShape& shape) {
 // One position: its chunks in order and back, one micro-batch after another.
 Schedule one_position(const ScheduleInfo& info, const ScheduleShape& shape) {
   Schedule schedule;
-  const std::int32_t stages = info.chunks == V || info.chunks == Many ? shape.chunks : 1;
-  schedule.placement = loop_placement(1, stages);
+  schedule.placement = placement_of(info, shape);
+  const std::int32_t stages = schedule.placement.stages();
   for (Microbatch b{0}; b.value < shape.microbatches; ++b.value) {
     for (Stage stage{0}; stage.value < stages; ++stage.value) {
       schedule.ops.push_back(compute_op(OpKind::Forward, stage, b));
@@ -366,6 +366,22 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
     full.slices = 1;
   }
   return full;
+}
+
+Placement placement_of(const ScheduleInfo& info, const ScheduleShape& shape) {
+  const std::int32_t p = shape.positions, v = std::max(1, shape.chunks);
+  switch (info.chunks) {
+    case One:
+      return loop_placement(p, 1);
+    case Bidirectional:
+      return p == 1 ? loop_placement(1, 1) : bidirectional_placement(p, shape.microbatches / 2);
+    case V:
+      return p == 1 ? loop_placement(1, v) : v_placement(p);
+    case Many:
+    case Any:
+      break;
+  }
+  return loop_placement(p, v);
 }
 
 Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {

@@ -83,6 +83,10 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 // micro-batches is whole or holds at least p of them; m where m < p.
 std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatches);
 
+// Where the stages of its orders lie. REQUIRES: chunks are filled in (resolve_shape); not
+// ChunkRule::Any, which chooses, but on one position.
+Placement placement_of(const ScheduleInfo& info, const ScheduleShape& shape);
+
 // A schedule at Level::Compute: ops, row_begin, placement, microbatches, slices, name. At p = 1
 // with one chunk every name gives the micro-batches one after another.
 Result<Schedule> generate(std::string_view name, const ScheduleShape& shape);

@@ -31,4 +31,15 @@ inline Result<ScheduleShape> shape_of(const Plan& plan) {
                                .memory_limit = plan.memory_limit});
 }
 
+// Where the stages of the plan's order lie; empty where that is known with the order alone: one
+// from a file, one that chooses its placement.
+inline Placement placement_of(const Plan& plan) {
+  const ScheduleInfo* info = find_schedule(name_of_order(plan));
+  if (info == nullptr || info->chunks == ChunkRule::Any) return {};
+  const std::int32_t p = plan.pipeline_parallel;
+  const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
+  return placement_of(*info,
+                      {.positions = p, .microbatches = plan.microbatches(), .chunks = stages / p});
+}
+
 }  // namespace rehearse

@@ -80,6 +80,27 @@ std::int64_t reduced_elements(const Plan& plan, std::int64_t elements, std::int6
          (plan.expert_replicas() > 1 ? of_experts : 0);
 }
 
+std::int64_t updated_elements(const Plan& plan, std::int64_t elements, std::int64_t of_experts) {
+  return plan.zero_stage >= 1 ? Shards(plan).shard(elements, of_experts) : elements;
+}
+
+HeldElements held_elements(const MemoryProfile& profile, const Plan& plan, std::int64_t elements,
+                           std::int64_t of_experts) {
+  const std::int64_t shard = Shards(plan).shard(elements, of_experts);
+  HeldElements held{.updated = updated_elements(plan, elements, of_experts)};
+  if (plan.holds_shards()) {
+    held.parameters = shard;
+    return held;
+  }
+  held.parameters = elements;
+  if (profile.contiguous_gradients) {
+    held.gradients = plan.zero_stage >= 2 ? shard : elements;
+  } else if (profile.reduction_buckets) {
+    held.buckets = reduced_elements(plan, elements, of_experts);
+  }
+  return held;
+}
+
 std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>& units) {
   std::int64_t elements = 0;
   for (const UnitTensors& unit : units) elements += unit.routed;

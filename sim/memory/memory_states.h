@@ -47,6 +47,20 @@ struct Shards {
 // How many of a rank's elements have gradients that replicas sum: tensors that one rank alone
 // holds have no reduction, and no bucket.
 std::int64_t reduced_elements(const Plan& plan, std::int64_t elements, std::int64_t of_experts);
+
+// Elements of each state that a row of so many parameters holds between steps, `of_experts` of them
+// with the experts' replicas: what the replay allocates, but for the padding of single tensors.
+struct HeldElements {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;  // in one buffer
+  std::int64_t buckets = 0;    // gradients again, in the buckets of their reduction
+  std::int64_t updated = 0;    // by this rank, with master copy and moments
+};
+HeldElements held_elements(const MemoryProfile& profile, const Plan& plan, std::int64_t elements,
+                           std::int64_t of_experts);
+// Those that the rank updates, whatever the profile.
+std::int64_t updated_elements(const Plan& plan, std::int64_t elements, std::int64_t of_experts);
+
 // [B] of parameters, gradients and optimizer state of routed experts.
 std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>& units);
 

@@ -2,11 +2,13 @@
 #include "sim/memory/peak_lower_bound.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "schedules/body/sizes.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/plan_shape.h"
 #include "sim/formulas/closed_form.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"
@@ -16,24 +18,36 @@ namespace rehearse::sim {
 namespace {
 
 // What is there all the time from the second step on, without what is gathered.
-std::int64_t resident_bytes(const MemoryProfile& profile, const Plan& plan,
-                            std::int64_t parameters) {
+std::int64_t resident_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters,
+                            std::int64_t of_experts) {
   const Precision& bytes = plan.precision;
-  const bool gathers = plan.holds_shards();
-  // Experts may have more replicas than the dense tensors: a bound from below takes the larger.
-  const Shards shards(plan);
-  const std::int64_t shard = parameters / std::max(shards.dense, shards.experts);
-  std::int64_t sum = (gathers ? shard : parameters) * bytes.parameters;
-  if (plan.offload != OffloadMode::Optimizer) {
-    sum += state_bytes(plan, plan.zero_stage >= 1 || gathers ? shard : parameters);
+  const HeldElements held = held_elements(profile, plan, parameters, of_experts);
+  const std::int64_t state =
+      plan.offload == OffloadMode::Optimizer ? 0 : state_bytes(plan, held.updated);
+  return held.parameters * bytes.parameters + (held.gradients + held.buckets) * bytes.gradients +
+         state;
+}
+
+// The stages of every position, or each stage for itself where their places are not known.
+std::vector<std::vector<std::int32_t>> stages_together(const Plan& plan, std::int32_t stages) {
+  const Placement placement = placement_of(plan);
+  std::vector<std::vector<std::int32_t>> groups;
+  if (placement.stages() == 0) {
+    for (std::int32_t s = 0; s < stages; ++s) groups.push_back({s});
+    return groups;
   }
-  if (profile.contiguous_gradients && !gathers) {
-    sum += (plan.zero_stage >= 2 ? shard : parameters) * bytes.gradients;
-  } else if (profile.reduction_buckets && !gathers &&
-             std::min(plan.replicas(), plan.expert_replicas()) > 1) {
-    sum += parameters * bytes.gradients;
+  groups.resize(static_cast<std::size_t>(placement.positions));
+  for (std::int32_t s = 0; s < stages; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    groups[placement.down[at].index()].push_back(s);
+    if (!placement.up.empty()) groups[placement.up[at].index()].push_back(s);
   }
-  return sum;
+  return groups;
+}
+
+std::int32_t layers_of(const StageContent& stage) {
+  return stage.segments[static_cast<std::size_t>(SegmentShape::DenseLayer)] +
+         stage.segments[static_cast<std::size_t>(SegmentShape::ExpertLayer)];
 }
 
 }  // namespace
@@ -42,77 +56,79 @@ BoundTables::BoundTables(const MemoryProfile* profile, const Transformer& model,
                          std::int32_t compute_capability)
     : profile_(profile), model_(model), capability_(compute_capability) {}
 
-void BoundTables::count(const Plan& plan) {
-  counted_ = true;
-  const Layout layout(model_, plan);
-  const auto elements = [&](SegmentKind kind, std::int64_t layer) {
-    std::int64_t sum = 0;
-    for (const ParameterTensor& tensor : segment_parameters(layout, kind, layer)) {
-      sum += std::max<std::int64_t>(tensor.elements, 0);
-    }
-    return sum;
-  };
-  embedding_ = elements(SegmentKind::Embedding, -1);
-  head_ = elements(SegmentKind::Head, -1);
-  predictions_ = 0;
-  for (std::int64_t i = 0; i < layout.prediction_layers(); ++i) {
-    predictions_ += elements(SegmentKind::Layer, model_.layers + i);
+const BoundTables::Elements& BoundTables::elements_of(const Layout& layout,
+                                                      const SegmentInfo& segment,
+                                                      SegmentShape shape) {
+  Elements& known = shape == SegmentShape::PredictionLayer
+                        ? predictions_[segment.layer]
+                        : elements_[static_cast<std::size_t>(shape)];
+  if (known.all >= 0) return known;
+  known.all = 0;
+  for (const ParameterTensor& tensor : segment_parameters(layout, segment.kind, segment.layer)) {
+    const std::int64_t elements = std::max<std::int64_t>(tensor.elements, 0);
+    known.all += elements;
+    if (tensor.expert && layout.plan.folds_experts()) known.experts += elements;
   }
-  table_ = layout.shape.vocabulary * model_.hidden;
-  layers_before_.assign(1, 0);
-  for (std::int64_t l = 0; l < model_.layers; ++l) {
-    std::int64_t& layer = layer_[model_.has_experts(l) ? 1 : 0];
-    if (layer == 0) layer = elements(SegmentKind::Layer, l);
-    layers_before_.push_back(layers_before_.back() + layer);
-  }
+  return known;
 }
 
-// Without the copy of a tied table, which depends on what else the position holds.
-std::int64_t BoundTables::stage_parameters(const Plan& plan, std::int32_t stage,
-                                           std::int32_t stages) const {
-  std::int64_t first = 0;
-  for (std::int32_t s = 0; s < stage; ++s) first += plan.stage_layers[static_cast<std::size_t>(s)];
-  const std::int64_t last = first + plan.stage_layers[static_cast<std::size_t>(stage)];
-  std::int64_t sum = layers_before_[static_cast<std::size_t>(last)] -
-                     layers_before_[static_cast<std::size_t>(first)];
-  if (stage == 0) sum += embedding_;
-  if (stage + 1 == stages) sum += head_;
-  if (stage == predicting(plan, stages)) sum += predictions_;
-  return sum;
+std::vector<StageContent> BoundTables::contents_of(const Plan& plan) {
+  const Layout layout(model_, plan);
+  table_ = layout.shape.vocabulary * model_.hidden;
+  std::vector<StageContent> contents;
+  for (const auto& stage :
+       stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
+    StageContent& content = contents.emplace_back();
+    for (const SegmentInfo& segment : stage) {
+      const SegmentShape shape = segment_shape(model_, segment);
+      const Elements& elements = elements_of(layout, segment, shape);
+      ++content.segments[static_cast<std::size_t>(shape)];
+      content.parameters += elements.all;
+      content.experts += elements.experts;
+    }
+  }
+  return contents;
+}
+
+std::int64_t BoundTables::layer_parameters() const {
+  const Elements& experts = elements_[static_cast<std::size_t>(SegmentShape::ExpertLayer)];
+  return experts.all > 0 ? experts.all
+                         : elements_[static_cast<std::size_t>(SegmentShape::DenseLayer)].all;
+}
+
+// A rank that has the head and not the embedding has a copy of a tied table (row_units).
+std::int64_t BoundTables::states_of(const FamilyBound& family, const Plan& plan,
+                                    const std::vector<std::int32_t>& stages) const {
+  std::int64_t parameters = 0, of_experts = 0;
+  bool first = false, last = false;
+  for (const std::int32_t s : stages) {
+    const StageContent& content = family.stages[static_cast<std::size_t>(s)];
+    parameters += content.parameters;
+    of_experts += content.experts;
+    first |= s == 0;
+    last |= s + 1 == static_cast<std::int32_t>(family.stages.size());
+  }
+  if (model_.tied_embedding && last && !first) parameters += table_;
+  return resident_bytes(*profile_, plan, parameters, of_experts);
 }
 
 FamilyBound BoundTables::family(const Plan& plan) {
-  if (!counted_) count(plan);
-  FamilyBound family;
+  FamilyBound family{.stages = contents_of(plan)};
   if (profile_ == nullptr) return family;
   const std::int32_t p = plan.pipeline_parallel;
-  family.stages = static_cast<std::int32_t>(plan.stage_layers.size());
-  family.chunks = std::max(family.stages / p, 1);
+  const auto stages = static_cast<std::int32_t>(family.stages.size());
+  family.chunks = std::max(stages / p, 1);
   const ScheduleInfo* info = find_schedule(plan.schedule);
   const bool whole = info != nullptr && !info->splits_backward;
   family.may_count = p > 1 && whole && plan.sequence_slices <= 1 &&
                      peak_activations(plan.schedule, 0, p, p, family.chunks).has_value();
-  const std::int32_t groups = family.may_count || family.stages == 1 ? p : family.stages;
-  std::vector<std::int64_t> before(1, 0);
-  for (const std::int32_t layers : plan.stage_layers) before.push_back(before.back() + layers);
-  for (std::int32_t g = 0; g < groups; ++g) {
-    FamilyBound::Group group;
-    group.fewest = plan.stage_layers[static_cast<std::size_t>(g)];
-    std::int64_t parameters = 0;
-    for (std::int32_t s = g; s < family.stages; s += groups) {
-      const auto at = static_cast<std::size_t>(s);
-      group.fewest = std::min(group.fewest, plan.stage_layers[at]);
-      parameters += layers_before_[static_cast<std::size_t>(before[at + 1])] -
-                    layers_before_[static_cast<std::size_t>(before[at])];
-      if (s == 0) parameters += embedding_;
-      if (s == predicting(plan, family.stages)) parameters += predictions_;
-      if (s + 1 == family.stages) {
-        group.last = true;
-        parameters += head_;
-        if (model_.tied_embedding && g > 0) parameters += table_;
-      }
+  for (const std::vector<std::int32_t>& together : stages_together(plan, stages)) {
+    FamilyBound::Group group{.states = states_of(family, plan, together),
+                             .fewest = std::numeric_limits<std::int32_t>::max()};
+    for (const std::int32_t s : together) {
+      group.fewest = std::min(group.fewest, layers_of(family.stages[static_cast<std::size_t>(s)]));
+      group.last |= s + 1 == stages;
     }
-    group.states = resident_bytes(*profile_, plan, parameters);
     family.groups.push_back(group);
   }
   return family;
@@ -158,12 +174,10 @@ std::int64_t BoundTables::allocated_bound(const FamilyBound& family, const Plan&
   return bound;
 }
 
-std::int64_t BoundTables::row_bound(const Plan& plan, const std::vector<std::int32_t>& stages,
+std::int64_t BoundTables::row_bound(const FamilyBound& family, const Plan& plan,
+                                    const std::vector<std::int32_t>& stages,
                                     std::int64_t alive) const {
-  const auto count = static_cast<std::int32_t>(plan.stage_layers.size());
-  std::int64_t parameters = 0;
-  for (const std::int32_t s : stages) parameters += stage_parameters(plan, s, count);
-  return resident_bytes(*profile_, plan, parameters) + alive + outside(plan);
+  return states_of(family, plan, stages) + alive + outside(plan);
 }
 
 std::int64_t BoundTables::outside(const Plan& plan) const {

@@ -9,11 +9,20 @@
 #include <map>
 #include <vector>
 
+#include "schedules/body/body.h"
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
+
+// What a stage holds (stage_segments): segments of each shape, and their parameters on one rank
+// [elements], of a tied table the embedding's copy alone.
+struct StageContent {
+  std::array<std::int32_t, kNumSegmentShapes> segments{};
+  std::int64_t parameters = 0;
+  std::int64_t experts = 0;  // of them, what lies with the experts' own replicas
+};
 
 // What the bound needs of a family, before micro-batch and recomputation are chosen.
 struct FamilyBound {
@@ -22,8 +31,9 @@ struct FamilyBound {
     std::int32_t fewest = 0;  // layers of its smallest stage
     bool last = false;        // holds the loss
   };
+  std::vector<StageContent> stages;
   std::vector<Group> groups;
-  std::int32_t stages = 1, chunks = 1;
+  std::int32_t chunks = 1;
   bool may_count = false;  // the number of micro-batches in flight may be known
 };
 
@@ -42,21 +52,17 @@ class BoundTables {
     return profile_ == nullptr ? 0 : allocated_bound(family, plan) + outside(plan);
   }
   // [B] of the whole device: a row that holds these stages and keeps `alive` bytes beside states.
-  // REQUIRES: family() was called.
-  std::int64_t row_bound(const Plan& plan, const std::vector<std::int32_t>& stages,
-                         std::int64_t alive) const;
+  // REQUIRES: `family` is the plan's.
+  std::int64_t row_bound(const FamilyBound& family, const Plan& plan,
+                         const std::vector<std::int32_t>& stages, std::int64_t alive) const;
 
-  // Parameters of one rank [elements]; REQUIRES: family() was called.
-  std::int64_t stage_parameters(const Plan& plan, std::int32_t stage, std::int32_t stages) const;
   // Bytes that a layer's forward keeps of a micro-batch; 0: not a framework's plan.
   std::int64_t kept_per_layer(const Plan& plan) {
     return profile_ == nullptr ? 0 : kept(plan).per_layer;
   }
-  // The stage with the layers that predict further tokens.
-  static std::int32_t predicting(const Plan& plan, std::int32_t stages) {
-    return plan.prediction_stage < 0 ? stages - 1 : plan.prediction_stage;
-  }
-  std::int64_t layer_parameters() const { return layer_[1] > 0 ? layer_[1] : layer_[0]; }
+  // Of one layer on one rank, with experts where the model has any [elements]. REQUIRES: family()
+  // was called.
+  std::int64_t layer_parameters() const;
 
  private:
   struct Kept {
@@ -64,15 +70,20 @@ class BoundTables {
   };
   std::int64_t outside(const Plan& plan) const;  // communicators and context
   const Kept& kept(const Plan& plan);
-  void count(const Plan& plan);
+  struct Elements {
+    std::int64_t all = -1, experts = 0;  // all: -1, not yet counted
+  };
+  const Elements& elements_of(const Layout& layout, const SegmentInfo& segment, SegmentShape shape);
+  std::vector<StageContent> contents_of(const Plan& plan);
+  std::int64_t states_of(const FamilyBound& family, const Plan& plan,
+                         const std::vector<std::int32_t>& stages) const;
 
   const MemoryProfile* profile_;
   const Transformer& model_;
   std::int32_t capability_;
-  bool counted_ = false;
-  std::int64_t embedding_ = 0, head_ = 0, table_ = 0, predictions_ = 0;
-  std::array<std::int64_t, 2> layer_{};      // dense, with experts
-  std::vector<std::int64_t> layers_before_;  // parameters of layers [0, l)
+  std::array<Elements, kNumSegmentShapes> elements_;  // of a segment of each shape
+  std::map<std::int64_t, Elements> predictions_;      // by layer, of those that predict further
+  std::int64_t table_ = 0;                            // of the table of words
   std::map<std::pair<std::int32_t, Recompute>, Kept> kept_;
 };
 

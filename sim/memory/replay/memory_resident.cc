@@ -55,14 +55,11 @@ void ResidentState::build() {
   }
   const std::int64_t total = parameters_of(units_);
   if (contiguous) ledger_.allocate(total * bytes.parameters, MemoryPart::Parameters);
-  if (profile_.contiguous_gradients && !gathers_) {
-    const std::int64_t held =
-        plan_.zero_stage >= 2 ? shards_.shard(total, experts_of(units_)) : total;
-    ledger_.allocate(held * bytes.gradients, MemoryPart::Gradients);
-  } else if (profile_.reduction_buckets && !gathers_) {
-    const std::int64_t reduced = reduced_elements(plan_, total, experts_of(units_));
-    if (reduced > 0) ledger_.allocate(reduced * bytes.gradients, MemoryPart::Buffers);
+  const HeldElements held = held_elements(profile_, plan_, total, experts_of(units_));
+  if (held.gradients > 0) {
+    ledger_.allocate(held.gradients * bytes.gradients, MemoryPart::Gradients);
   }
+  if (held.buckets > 0) ledger_.allocate(held.buckets * bytes.gradients, MemoryPart::Buffers);
   if (contiguous) ledger_.free(initial);
   create_master();
 }

@@ -15,9 +15,11 @@
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
+#include "sim/memory/memory_states.h"
 #include "sim/memory/peak_lower_bound.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
@@ -28,10 +30,8 @@ namespace rehearse::sim {
 namespace {
 
 constexpr std::size_t kShapes = kNumSegmentShapes;
-constexpr auto kEmbedding = static_cast<std::size_t>(SegmentShape::Embedding),
-               kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
+constexpr auto kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
                kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
-               kHead = static_cast<std::size_t>(SegmentShape::Head),
                kPrediction = static_cast<std::size_t>(SegmentShape::PredictionLayer);
 
 // Device time of one segment in each direction [ns].
@@ -52,7 +52,7 @@ struct Template {
 // What a position runs, in segments per micro-batch; positions with equal loads are one.
 struct Load {
   std::array<double, kShapes> segments{};
-  std::int64_t parameters = 0;
+  std::int64_t parameters = 0, experts = 0;  // experts: of them, with the experts' own replicas
   std::int32_t positions = 1;
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
@@ -178,7 +178,7 @@ class MeshEstimator {
         // More memory than twice what there is: nobody asks what it would give.
         if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
         place(kind, plan);
-        if (loads.empty()) loads = loads_of(kind, family.plan);
+        if (loads.empty()) loads = loads_of(kind, family.plan, bound.stages);
         const Template& costs = template_of(kind, plan);
         if (!costs.valid) continue;
         candidate.seconds = 1e-9 * step(plan, costs, loads);
@@ -216,13 +216,10 @@ class MeshEstimator {
       if (s == kExpert && model_.experts.count == 0) continue;
       if (s == kDense && !model_.has_dense_layers()) continue;
       if (s == kPrediction && layout.prediction_layers() == 0) continue;
-      const auto segment = s == kEmbedding ? SegmentKind::Embedding
-                           : s == kHead    ? SegmentKind::Head
-                                           : SegmentKind::Layer;
       const auto cost = [&](Direction direction) {
         const bool prediction = s == kPrediction;
         return compute.value().price(make_body(
-            layout, {.segment = segment,
+            layout, {.segment = rehearse::kind_of(static_cast<SegmentShape>(s)),
                      .experts = prediction ? model_.has_experts(model_.layers - 1) : s == kExpert,
                      .direction = direction,
                      .prediction = prediction}));
@@ -273,47 +270,32 @@ class MeshEstimator {
     return at->second;
   }
 
-  std::vector<Load> loads_of(Kind& kind, const Plan& plan) {
-    const ScheduleInfo* info = find_schedule(plan.schedule);
+  std::vector<Load> loads_of(Kind& kind, const Plan& plan,
+                             const std::vector<StageContent>& stages) {
     const std::int32_t p = plan.pipeline_parallel;
-    const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
-    Placement placement;
-    const bool both = info != nullptr && info->chunks == ChunkRule::Bidirectional && p > 1;
-    if (info != nullptr && info->chunks == ChunkRule::V && p > 1) {
-      placement = v_placement(p);
-    } else if (both) {
-      placement = bidirectional_placement(p, 1);
-    } else {
-      placement = loop_placement(p, std::max(1, stages / p));
+    Placement placement = placement_of(plan);
+    if (placement.stages() == 0) {
+      placement = loop_placement(p, static_cast<std::int32_t>(stages.size()) / p);
     }
+    const bool both = !placement.up.empty();
     std::vector<Load> loads(static_cast<std::size_t>(p));
     BoundTables& tables = *kind.bound;
-    std::int64_t layer = 0;
-    for (std::int32_t s = 0; s < stages; ++s) {
-      std::array<double, kShapes> segments{};
-      std::int64_t parameters = 0;
-      if (s == 0) segments[kEmbedding] = 1;
-      if (s + 1 == stages) segments[kHead] = 1;
-      if (s == BoundTables::predicting(plan, stages)) {
-        segments[kPrediction] = static_cast<double>(Layout(model_, plan).prediction_layers());
-      }
-      for (std::int32_t i = 0; i < plan.stage_layers[static_cast<std::size_t>(s)]; ++i, ++layer) {
-        segments[model_.has_experts(layer) ? kExpert : kDense] += 1;
-      }
-      parameters = tables.stage_parameters(plan, s, stages);
+    for (std::size_t s = 0; s < stages.size(); ++s) {
       const auto add = [&](Position position) {
         Load& load = loads[position.index()];
         for (std::size_t k = 0; k < kShapes; ++k)
-          load.segments[k] += segments[k] * (both ? 0.5 : 1);
-        load.parameters += parameters;
+          load.segments[k] += stages[s].segments[k] * (both ? 0.5 : 1);
+        load.parameters += stages[s].parameters;
+        load.experts += stages[s].experts;
       };
-      add(placement.down[static_cast<std::size_t>(s)]);
-      if (both) add(placement.up[static_cast<std::size_t>(s)]);
+      add(placement.down[s]);
+      if (both) add(placement.up[s]);
     }
     std::vector<Load> distinct;
     for (const Load& load : loads) {
       const auto same = std::ranges::find_if(distinct, [&](const Load& other) {
-        return other.segments == load.segments && other.parameters == load.parameters;
+        return other.segments == load.segments && other.parameters == load.parameters &&
+               other.experts == load.experts;
       });
       if (same != distinct.end()) {
         ++same->positions;
@@ -321,12 +303,10 @@ class MeshEstimator {
         distinct.push_back(load);
       }
     }
-    const std::int32_t shards = plan.shards();
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
       if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
-      load.update = (update ? update.value() : 0) * static_cast<double>(load.parameters) /
-                    (plan.zero_stage >= 1 ? shards : 1);
+      load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
       const auto& whole = traffic(kind, plan, load.parameters);
       load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
@@ -342,6 +322,10 @@ class MeshEstimator {
       }
     }
     return distinct;
+  }
+
+  static double updated(const Plan& plan, const Load& load) {
+    return static_cast<double>(updated_elements(plan, load.parameters, load.experts));
   }
 
   // Optimizer step and gradient norm per parameter [ns], from a large piece.
@@ -440,10 +424,8 @@ class MeshEstimator {
   // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
   // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
-    std::int64_t most = 0;
-    for (const Load& load : loads) most = std::max(most, load.parameters);
-    const std::int32_t shards = plan.shards();
-    const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
+    double owned = 0;
+    for (const Load& load : loads) owned = std::max(owned, updated(plan, load));
     const Cluster& cluster = *setup_.cluster;
     if (plan.streams_state()) {
       return 1e9 * owned * static_cast<double>(state_bytes(plan, 1)) / host_link();

@@ -54,7 +54,8 @@ LiveBounds::Bound LiveBounds::bound(const SearchSetup& setup, const Plan& plan,
   const MemoryProfile& profile = setup.tables.profile(plan);
   const std::int32_t capability = cluster.gpu.compute_capability.value_or(0);
   BoundTables tables(&profile, model, capability);
-  Bound bound{.bytes = tables.lower_bound(tables.family(plan), plan)};
+  const FamilyBound family = tables.family(plan);
+  Bound bound{.bytes = tables.lower_bound(family, plan)};
   if (bound.bytes > cluster.capacity().value) return bound;
   const std::shared_ptr<const Rows> rows = rows_of(model, plan);
   if (rows == nullptr) return bound;
@@ -62,7 +63,7 @@ LiveBounds::Bound LiveBounds::bound(const SearchSetup& setup, const Plan& plan,
   std::int64_t most = -1;
   for (std::size_t r = 0; r < rows->size(); ++r) {
     const LiveRow& row = (*rows)[r];
-    const std::int64_t bytes = tables.row_bound(plan, row.stages, live.most(row.program));
+    const std::int64_t bytes = tables.row_bound(family, plan, row.stages, live.most(row.program));
     if (bytes > most) bound.fullest = {static_cast<std::int32_t>(r)};
     most = std::max(most, bytes);
   }

@@ -169,6 +169,9 @@ TEST_P(EverySchedule, IsSoundAndTheSameTwice) {
   }
   EXPECT_EQ(made.value().microbatches, m);
   EXPECT_EQ(made.value().num_rows(), p);
+  if (info.chunks != ChunkRule::Any) {
+    EXPECT_TRUE(made.value().placement == placement_of(info, full.value()));
+  }
   EXPECT_EQ(content_hash(made.value()), content_hash(generate(info.name, shape).value()));
 }
 
