@@ -24,6 +24,8 @@ PLAIN = {
     "gradient_accumulation": "separate",
     "gradient_reduction_cast": False,
     "gradient_reduction": "reduce_scatter",
+    "gradient_communication": "stored",
+    "drains_at_transfer": False,
     "aligned_reductions": False,
     "receives_one_ahead": False,
     "cross_entropy": "eager",

@@ -7,6 +7,7 @@
 #include "cli/plan/sweep.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/predicted_trace.h"
+#include "sim/report/assumed_network_note.h"
 #include "sim/report/overlap_note.h"
 #include "sim/report/report.h"
 #include "sim/report/zero_order.h"
@@ -98,6 +99,10 @@ int simulate(const Options& options) {
     prediction.instead_wall_s = since(search_begin);
   }
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
+  const std::string assumed = sim::assumed_network_note(scenario, cluster, prediction);
+  if (!assumed.empty()) {
+    prediction.network_note += (prediction.network_note.empty() ? "" : "; ") + assumed;
+  }
   prediction.micro_batch_note = other_choice(options, prediction);
   prediction.wall_s = since(begin) - prediction.instead_wall_s;
   if (!options.trace.empty()) {

@@ -394,8 +394,8 @@ constexpr std::array kKeys{
     KeyDraw{"eager_kernels", 4,
             [](Draw& d) {
               if (d.own()) return std::string();
-              return std::string(
-                  d.chance.of<const char*>({"[]", R"(["norm"])", R"(["rope", "activation"])"}));
+              return std::string(d.chance.of<const char*>(
+                  {"[]", R"(["norm"])", R"(["rope", "activation"])", R"(["router", "permute"])"}));
             }},
     KeyDraw{"gated_mlp", 4,
             [](Draw& d) {
@@ -406,14 +406,27 @@ constexpr std::array kKeys{
     KeyDraw{"deterministic", 4, [](Draw& d) { return d.own() ? "" : d.flag(); }},
     KeyDraw{"synchronous_launch", 4, [](Draw& d) { return d.own() ? "" : d.flag(); }},
     KeyDraw{"compiled", 4, [](Draw& d) { return d.own() ? "" : d.flag(); }},
-    KeyDraw{"cuda_graphs", 4, [](Draw& d) { return d.own() ? "" : d.flag(); }},
+    KeyDraw{"cuda_graphs", 4,
+            [](Draw& d) {
+              if (d.own()) return std::string();
+              return std::string(d.chance.of<const char*>(
+                  {"true", "false", R"(["attention", "router", "preprocess"])", R"(["mlp"])"}));
+            }},
     KeyDraw{"sequence_gather", 5,
             [](Draw& d) {
               return d.own() ? "" : d.quoted({"repeated", "kept"});
             }},
     KeyDraw{"gradient_reduction", 5,
             [](Draw& d) {
-              return d.own() ? "" : d.quoted({"reduce_scatter", "all_reduce_fp32"});
+              return d.own() ? "" : d.quoted({"reduce_scatter", "all_reduce_fp32", "all_reduce"});
+            }},
+    KeyDraw{"gradient_communication", 5,
+            [](Draw& d) {
+              return d.own() ? "" : d.quoted({"stored", "bf16", "fp32"});
+            }},
+    KeyDraw{"parameter_update", 8,
+            [](Draw& d) {
+              return d.own() ? "" : d.quoted({"all_gather", "broadcast"});
             }},
     KeyDraw{"fp8_communication", 8,
             [](Draw& d) {

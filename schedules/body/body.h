@@ -76,6 +76,9 @@ constexpr OpKind collective_kind(NodeKind kind) {
   }
 }
 
+// A part of a layer whose kernels may be captured as a graph (plan key cuda_graphs).
+enum class GraphPart : std::uint8_t { None, Attention, Router, Preprocess, Mlp };
+
 struct Node {
   Kernel kernel{};
   ParameterRole parameter = ParameterRole::None;  // its weight, and the bias that goes with it
@@ -86,6 +89,7 @@ struct Node {
   bool routed = false;       // on rows that the router sends here: the busiest rank has more
   bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
   bool chunked = false;      // it is cut in pieces, each beside a piece of its product
+  GraphPart part = GraphPart::None;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
@@ -97,6 +101,7 @@ struct Node {
   // Collective of our executor: the nodes before this one may run while it is under way; -1: none.
   std::int32_t until = -1;
   std::int32_t launches = 1;                // kernels the host issues
+  std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
   std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
 

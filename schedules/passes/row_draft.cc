@@ -38,9 +38,9 @@ OpId RowDraft::last_compute() const {
 
 namespace {
 
-// Parameters are gathered as they are computed with, gradients travel in the plan's type: over tp
-// what is partial there, and between the replicas or uses of a stage (replicate, mirror, embed)
-// what a rank holds after its own group has reduced it.
+// Parameters are gathered as they are computed with, gradients travel in the type that the plan has
+// for it: over tp what is partial there, and between the replicas or uses of a stage (replicate,
+// mirror, embed) what a rank holds after its own group has reduced it.
 Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about) {
   if (!about) return {.elements = draft.metrics(), .element_bytes = 8};
   const Bucket& bucket = draft.schedule.buckets[about.index()];
@@ -56,7 +56,7 @@ Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about)
   return {.elements = over == GroupKind::Tensor ? bucket.partial
                       : held                    ? draft.owned(about)
                                                 : bucket.padded,
-          .element_bytes = whole ? 4 : draft.plan.precision.gradients};
+          .element_bytes = whole ? 4 : draft.plan.gradient_wire_bytes()};
 }
 
 }  // namespace

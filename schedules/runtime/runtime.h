@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/runtime/expert_launches.h"
 #include "schedules/runtime/performer.h"
 
 namespace rehearse {
@@ -33,8 +34,15 @@ enum class CrossEntropy : std::uint8_t { Eager, Native, Fused, Gathered };
 enum class GatedMlp : std::uint8_t { Fused, Split };
 // Under sequence parallelism a gathered norm output is gathered again for the backward, or kept.
 enum class SequenceGather : std::uint8_t { Repeated, Kept };
-// Gradients under ZeRO: reduce-scattered as they are, or summed whole on every replica in fp32.
-enum class GradientReduction : std::uint8_t { ReduceScatter, AllReduceFp32 };
+// Gradients under ZeRO: reduce-scattered, or summed whole on every replica, in fp32 or as they
+// travel.
+enum class GradientReduction : std::uint8_t { ReduceScatter, AllReduceFp32, AllReduce };
+// The type in which gradients travel between replicas: the stored one (at most 4 bytes), that of
+// 16-bit products, fp32.
+enum class GradientCommunication : std::uint8_t { Stored, Bf16, Fp32 };
+// How parameters come back from the ranks that updated them: shards are gathered, or every tensor,
+// which one rank owns whole, is broadcast.
+enum class ParameterUpdate : std::uint8_t { AllGather, Broadcast };
 // What travels in 8 bit where products do: nothing; gathers of tensor parallelism; these and the
 // reduce-scatters of the forward.
 enum class Fp8Communication : std::uint8_t { None, Gather, GatherScatter };
@@ -47,10 +55,20 @@ enum class SelectiveRecompute : std::uint8_t { AttentionCore, Operators };
 // has not been cast before; or only what no kernel before it writes in 8 bit (Transformer Engine).
 enum class Fp8Casts : std::uint8_t { Reused, EachProduct, Unwritten };
 
-// Memory-bound operations that run op by op, as eager PyTorch does.
+// Memory-bound operations that run op by op, as eager PyTorch does; `router` and `permute` are
+// those of layers with experts.
 struct EagerKernels {
-  bool norm = false, rope = false, activation = false;
+  bool norm = false, rope = false, activation = false, router = false, permute = false;
   bool operator==(const EagerKernels&) const = default;
+};
+
+// What is captured as a CUDA graph and launched at once: every segment whole, or parts of layers,
+// whose stretches of kernels are one launch each.
+struct CudaGraphs {
+  bool whole = false;
+  bool attention = false, router = false, preprocess = false, mlp = false;
+  bool any() const { return whole || attention || router || preprocess || mlp; }
+  bool operator==(const CudaGraphs&) const = default;
 };
 
 // The defaults are those of megatron.json (held equal by a test).
@@ -75,6 +93,7 @@ struct RuntimeTraits {
   EagerKernels eager_kernels;
   GatedMlp gated_mlp = GatedMlp::Fused;
   bool grouped_experts = true;             // products of a rank's experts are one launch
+  ExpertLaunches expert_launches;          // of a layer with experts
   std::int32_t optimizer_bytes = 30;       // [B] moved per parameter by the update
   std::int32_t optimizer_bytes_fp32 = 30;  // the same where the products run in fp32
   std::int32_t fsdp_hook_launches = 0;     // of small kernels before every layer's forward
@@ -87,7 +106,8 @@ struct RuntimeTraits {
   // The host.
   bool synchronous_launch = false;  // it waits for every kernel (CUDA_LAUNCH_BLOCKING)
   bool compiled = false;            // neighbouring memory-bound kernels are one
-  bool cuda_graphs = false;         // one launch per segment
+  CudaGraphs cuda_graphs;           // what is launched at once
+  bool drains_at_transfer = false;  // it waits for what a stage received: no op begins with a lead
 
   // What communication runs beside compute unless the plan says.
   PipelineOverlap overlap_pipeline = PipelineOverlap::Interleaved;
@@ -100,6 +120,8 @@ struct RuntimeTraits {
   // How work and data are spread over ranks.
   SequenceGather sequence_gather = SequenceGather::Repeated;
   GradientReduction gradient_reduction = GradientReduction::ReduceScatter;
+  GradientCommunication gradient_communication = GradientCommunication::Stored;
+  ParameterUpdate parameter_update = ParameterUpdate::AllGather;
   bool aligned_reductions = true;  // overlapped, positions of a pipeline reduce at the same time
   Fp8Communication fp8_communication = Fp8Communication::Gather;
   bool context_parallel_balance = true;  // each rank has an early and a late part of a sequence;

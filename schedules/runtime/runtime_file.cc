@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "schedules/base/files.h"
+#include "schedules/runtime/expert_launch_keys.h"
 #include "schedules/runtime/trait_rows.h"
 
 namespace rehearse {
@@ -67,6 +68,11 @@ constexpr std::array kStateKeys{
             .sourced = true,
             .about = "where gradients are no one buffer, replicas sum copies of all of them, which "
                      "stay; left out: they do not"},
+    KeySpec{.name = "flattened_on_host",
+            .types = kBool,
+            .sourced = true,
+            .about = "parameters become one buffer in host memory, and come back as it; left out: "
+                     "both are on the device for a moment"},
     KeySpec{.name = "gathered_elements",
             .types = kInteger,
             .min = 1,
@@ -146,6 +152,8 @@ constexpr std::array kFileKeys{
     KeySpec{.name = "sources", .types = kArray, .item_types = kString, .about = "for people"},
     text("base", "a shipped profile, or a file: has what is left out here"),
     object("traits", kTraitTable, "what the framework does"),
+    object("expert_launches", kExpertLaunchesTable,
+           "launches of a layer with experts by feature, beside those of its products"),
     object("states", kStates, "how parameters, gradients and optimizer states lie in memory"),
     object("constants", kConstants, "bytes that do not depend on the model"),
     object("embedding", kSegment, "tensors of the first segment"),
@@ -161,7 +169,7 @@ constexpr KeyTable kFile{.title = "Runtime: what a framework does and holds of i
 constexpr auto kOuterKeys = [] {
   auto keys = kFileKeys;
   for (KeySpec& key : keys) {
-    if (key.members != &kTraitTable) key.members = nullptr;
+    if (key.members != &kTraitTable && key.members != &kExpertLaunchesTable) key.members = nullptr;
   }
   return keys;
 }();
@@ -243,6 +251,9 @@ Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& f
     if (const JsonValue* title = file->document.given("title")) traits.title = title->text;
     if (const JsonValue* stage = gather_units_from(file->document)) {
       traits.gather_units_from = static_cast<std::int32_t>(stage->integer);
+    }
+    if (const JsonValue* launches = file->document.given("expert_launches")) {
+      take_expert_launches(*launches, traits.expert_launches);
     }
     const JsonValue* given = file->document.given("traits");
     for (const TraitRow& row : kTraitRows) {

@@ -7,14 +7,39 @@ namespace {
 using T = RuntimeTraits;
 
 constexpr bool EagerKernels::*kEagerFields[]{&EagerKernels::norm, &EagerKernels::rope,
-                                             &EagerKernels::activation};
+                                             &EagerKernels::activation, &EagerKernels::router,
+                                             &EagerKernels::permute};
 
-EagerKernels eager_kernels(const JsonValue& list) {
-  EagerKernels eager;
+constexpr bool CudaGraphs::*kGraphFields[]{&CudaGraphs::attention, &CudaGraphs::router,
+                                           &CudaGraphs::preprocess, &CudaGraphs::mlp};
+
+// Words of a list to flags: word i is field i.
+template <class Flags, std::size_t N>
+Flags flags_of(const JsonValue& list, const std::array<std::string_view, N>& words,
+               bool Flags::*const (&fields)[N]) {
+  Flags flags;
   for (const JsonValue& word : list.items) {
-    eager.*kEagerFields[std::ranges::find(trait::kEager, word.text) - trait::kEager.begin()] = true;
+    flags.*fields[std::ranges::find(words, word.text) - words.begin()] = true;
   }
-  return eager;
+  return flags;
+}
+template <class Flags, std::size_t N>
+std::string list_of(const Flags& flags, const std::array<std::string_view, N>& words,
+                    bool Flags::*const (&fields)[N]) {
+  std::string list;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (flags.*fields[i]) list += (list.empty() ? "" : ", ") + json_quoted(words[i]);
+  }
+  return "[" + list + "]";
+}
+
+CudaGraphs cuda_graphs(const JsonValue& value) {
+  if (value.is(JsonKind::Array)) return flags_of(value, trait::kGraphParts, kGraphFields);
+  return {.whole = value.boolean};
+}
+std::string graphs_text(const CudaGraphs& graphs) {
+  if (graphs.whole || !graphs.any()) return graphs.whole ? "true" : "false";
+  return list_of(graphs, trait::kGraphParts, kGraphFields);
 }
 
 }  // namespace
@@ -27,7 +52,9 @@ void take_trait(const JsonValue& value, const TraitRow& row, RuntimeTraits& trai
         if constexpr (std::is_same_v<Value, bool>) {
           to = value.boolean;
         } else if constexpr (std::is_same_v<Value, EagerKernels>) {
-          to = eager_kernels(value);
+          to = flags_of(value, trait::kEager, kEagerFields);
+        } else if constexpr (std::is_same_v<Value, CudaGraphs>) {
+          to = cuda_graphs(value);
         } else if constexpr (std::is_enum_v<Value>) {
           to = static_cast<Value>(std::ranges::find(row.key.choices, value.text) -
                                   row.key.choices.begin());
@@ -46,12 +73,9 @@ std::string trait_json(const TraitRow& row, const RuntimeTraits& traits) {
         if constexpr (std::is_same_v<Value, bool>) {
           return from ? "true" : "false";
         } else if constexpr (std::is_same_v<Value, EagerKernels>) {
-          std::string list;
-          for (std::size_t i = 0; i < trait::kEager.size(); ++i) {
-            if (!(from.*kEagerFields[i])) continue;
-            list += (list.empty() ? "" : ", ") + json_quoted(trait::kEager[i]);
-          }
-          return "[" + list + "]";
+          return list_of(from, trait::kEager, kEagerFields);
+        } else if constexpr (std::is_same_v<Value, CudaGraphs>) {
+          return graphs_text(from);
         } else if constexpr (std::is_enum_v<Value>) {
           return json_quoted(row.key.choices[static_cast<std::size_t>(from)]);
         } else {

@@ -24,8 +24,9 @@ struct TraitRow {
   KeySpec key;
   std::variant<bool T::*, std::int32_t T::*, AttentionKernel T::*, GradientAccumulation T::*,
                CrossEntropy T::*, GatedMlp T::*, SequenceGather T::*, GradientReduction T::*,
-               Fp8Communication T::*, PipelineOverlap T::*, SelectiveRecompute T::*, Fp8Casts T::*,
-               EagerKernels T::*>
+               GradientCommunication T::*, ParameterUpdate T::*, Fp8Communication T::*,
+               PipelineOverlap T::*, SelectiveRecompute T::*, Fp8Casts T::*, EagerKernels T::*,
+               CudaGraphs T::*>
       field;
   bool of_plan = false;  // a plan may say it too, and then:
   RunUse run{};          // what `run` does with that
@@ -63,10 +64,16 @@ constexpr TraitRow of_plan(TraitRow row, std::string_view runs, std::string_view
 inline constexpr std::array<std::string_view, 3> kAccumulations{"separate", "fused", "fused_fp32"};
 inline constexpr std::array<std::string_view, 4> kCrossEntropies{"eager", "native", "fused",
                                                                   "gathered"};
-inline constexpr std::array<std::string_view, 3> kEager{"norm", "rope", "activation"};
+inline constexpr std::array<std::string_view, 5> kEager{"norm", "rope", "activation", "router",
+                                                        "permute"};
+inline constexpr std::array<std::string_view, 4> kGraphParts{"attention", "router", "preprocess",
+                                                             "mlp"};
 inline constexpr std::array<std::string_view, 2> kGatedMlps{"fused", "split"};
 inline constexpr std::array<std::string_view, 2> kSequenceGathers{"repeated", "kept"};
-inline constexpr std::array<std::string_view, 2> kReductions{"reduce_scatter", "all_reduce_fp32"};
+inline constexpr std::array<std::string_view, 3> kReductions{"reduce_scatter", "all_reduce_fp32",
+                                                             "all_reduce"};
+inline constexpr std::array<std::string_view, 2> kParameterUpdates{"all_gather", "broadcast"};
+inline constexpr std::array<std::string_view, 3> kGradientCommunications{"stored", "bf16", "fp32"};
 inline constexpr std::array<std::string_view, 3> kFp8Communications{"none", "gather",
                                                                     "gather_scatter"};
 inline constexpr std::array<std::string_view, 3> kPipelineOverlaps{"never", "interleaved",
@@ -89,10 +96,12 @@ inline constexpr std::array kTraitRows = [] {
           R"(null | "fused")", R"("separate")", "a kernel that adds gradients is priced"),
       flag("gradient_reduction_cast", &T::gradient_reduction_cast,
            "gradients are cast and copied into the buffer of their reduction"),
-      of_plan(choice("cross_entropy", &T::cross_entropy, kCrossEntropies,
-                     "the loss kernel by kernel, in the passes of Megatron's own fusion, in one pass, or "
-                     "over gathered logits"),
-              R"(null | "fused")", R"("eager")", "the loss so made is priced"),
+      of_plan(
+          choice(
+              "cross_entropy", &T::cross_entropy, kCrossEntropies,
+              "the loss kernel by kernel, in the passes of Megatron's own fusion, in one pass, or "
+              "over gathered logits"),
+          R"(null | "fused")", R"("eager")", "the loss so made is priced"),
       count("cross_entropy_forward_bytes", &T::cross_entropy_forward_bytes, 0, 1000,
             "bytes that a loss that is not fused moves per logit, forward"),
       count("cross_entropy_backward_bytes", &T::cross_entropy_backward_bytes, 0, 1000,
@@ -136,8 +145,16 @@ inline constexpr std::array kTraitRows = [] {
               "null | false", "true", "a host that waits is priced"),
       of_plan(flag("compiled", &T::compiled, "neighbouring memory-bound kernels are one launch"),
               "null | false", "true", "kernels of a compiled program are priced"),
-      of_plan(flag("cuda_graphs", &T::cuda_graphs, "a segment is one launch"), "null | false",
-              "true", "launches of graphs are priced"),
+      of_plan({{.name = "cuda_graphs",
+                .types = kBool | kArray,
+                .choices = kGraphParts,
+                .item_types = kString,
+                .sourced = true,
+                .about = "a segment is one launch, or the stretches of these parts of a layer are"},
+               &T::cuda_graphs},
+              "null | false | []", "true", "launches of graphs are priced"),
+      flag("drains_at_transfer", &T::drains_at_transfer,
+           "the host waits for what a stage received: it has no lead where an op begins"),
       choice("overlap_pipeline", &T::overlap_pipeline, trait::kPipelineOverlaps,
              "transfers run beside compute never, with virtual_stages > 1, or always"),
       flag("overlap_tensor_parallel", &T::overlap_tensor_parallel,
@@ -153,9 +170,17 @@ inline constexpr std::array kTraitRows = [] {
                      "gathered norm outputs are gathered again for the backward, or kept"),
               R"(null | "repeated")", R"("kept")", "kept outputs are priced"),
       of_plan(choice("gradient_reduction", &T::gradient_reduction, kReductions,
-                     "gradients are reduce-scattered, or all-reduced whole in fp32"),
-              R"(null | "reduce_scatter")", R"("all_reduce_fp32")",
-              "a whole sum in fp32 is priced"),
+                     "gradients are reduce-scattered, or all-reduced whole, in fp32 or as they "
+                     "travel"),
+              R"(null | "reduce_scatter")", R"("all_reduce_fp32")", "a whole sum is priced"),
+      of_plan(choice("gradient_communication", &T::gradient_communication, kGradientCommunications,
+                     "the type in which gradients travel: the stored one (at most 4 bytes), bf16 "
+                     "or fp32"),
+              R"(null | "stored")", R"("bf16")", "gradients of that type are priced"),
+      of_plan(choice("parameter_update", &T::parameter_update, kParameterUpdates,
+                     "updated parameters come back as gathered shards, or whole tensors are "
+                     "broadcast by their owners"),
+              R"(null | "all_gather")", R"("broadcast")", "broadcasts are priced"),
       flag("aligned_reductions", &T::aligned_reductions,
            "all positions of a pipeline start an overlapped reduction together"),
       of_plan(choice("fp8_communication", &T::fp8_communication, kFp8Communications,

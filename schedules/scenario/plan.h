@@ -199,6 +199,23 @@ struct Plan {
   bool scatters_transfers() const {
     return runtime.transfer_scatter_gather && tensor_parallel > 1 && !sequence_parallel;
   }
+  // Whether parameters come back from their owners tensor by tensor.
+  bool updates_by_broadcast() const {
+    return runtime.parameter_update == ParameterUpdate::Broadcast && zero_stage >= 1 &&
+           !gathers_units();
+  }
+  // [B] of a gradient on its way to other replicas.
+  std::int32_t gradient_wire_bytes() const {
+    switch (runtime.gradient_communication) {
+      case GradientCommunication::Bf16:
+        return 2;
+      case GradientCommunication::Fp32:
+        return 4;
+      case GradientCommunication::Stored:
+        break;
+    }
+    return std::min(precision.gradients, 4);
+  }
   // Whether the product of a weight gradient reads and writes the sum of the micro-batches.
   bool accumulates_in_product() const {
     return runtime.gradient_accumulation == GradientAccumulation::Fused ||

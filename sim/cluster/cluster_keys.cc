@@ -181,6 +181,9 @@ constexpr std::array kNicKeys{
     text("latency_note"),
     flag("gpu_direct_rdma"),
     number("gpus_per_nic", kGpusPerNic),
+    number(
+        "one_group_fraction", kShare,
+        "share of the line rate that one communicator of a node reaches, where several reach more"),
     flag("assumed", "nobody printed this network: predictions are less sure of it"),
 };
 constexpr KeyTable kNics{.title = "nics", .keys = kNicKeys};

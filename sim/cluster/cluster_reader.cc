@@ -164,6 +164,7 @@ Nics read_nics(const Section& from, std::int32_t gpus_per_node) {
   nics.gpu_direct_rdma = from.flag("gpu_direct_rdma", false);
   const double even = static_cast<double>(gpus_per_node) / std::max(1, nics.count);
   nics.gpus_per_nic = from.number("gpus_per_nic", even);
+  nics.one_group_fraction = from.number("one_group_fraction", 0);
   nics.assumed = from.flag("assumed", false);
   return nics;
 }

@@ -53,7 +53,9 @@ NodeCost without_launch(const ComputeCosts& costs, MemoryClass memory_class, std
 
 struct Totals {
   double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
+  double calls_us = 0;  // of host_us: for single experts, of an assumed time each
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
+  double from_idle_ns = 0;   // from an idle device to the end of the last kernel
   double imbalanced_ns = 0;  // of compute_ns: what the busiest rank does beyond the mean
   double shared_ns = 0;      // compute_ns while all workers of a CPU compute
   RestsOn rests_on;
@@ -84,7 +86,12 @@ class Pricer {
     for (std::size_t i = 0; i < count; ++i) {
       const FusedNode fused = costs_.fuses ? fused_node(nodes, i, costs_.tensor_cores)
                                            : FusedNode{.bytes = nodes[i].bytes};
-      if (fused.launched) totals_.host_us += issue_us_ * nodes[i].launches;
+      if (fused.launched) {
+        const double calls = costs_.correction.host * costs_.scalars.expert_call_us() *
+                             static_cast<double>(nodes[i].expert_calls);
+        totals_.host_us += issue_us_ * nodes[i].launches + calls;
+        totals_.calls_us += calls;
+      }
       is_collective(nodes[i].kind()) ? collective(nodes[i], i) : compute(nodes[i], fused, i);
     }
     for (std::size_t i = 0; i < count; ++i) {
@@ -96,6 +103,7 @@ class Pricer {
       }
     }
     hide_stretches(nodes);
+    begin_idle(nodes);
     return std::move(totals_);
   }
 
@@ -108,6 +116,23 @@ class Pricer {
   }
 
  private:
+  // Every kernel waits for the first of its launches; behind it the device works on what is left.
+  // Hidden collectives take no time of the stream, what they slow is spread over all kernels.
+  void begin_idle(std::span<const Node> nodes) {
+    const double device = totals_.compute_ns + totals_.exposed_ns + totals_.contention_ns;
+    double alone = 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i) alone += nodes[i].overlapped ? 0 : ns_[i];
+    double left = alone, issued = 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const double first = nodes[i].launches > 0 ? issue_us_ * 1e3 : 0;
+      const double behind = alone > 0 ? device * left / alone : 0;
+      totals_.from_idle_ns = std::max(totals_.from_idle_ns, issued + first + behind);
+      issued += issue_us_ * 1e3 * nodes[i].launches;
+      left -= nodes[i].overlapped ? 0 : ns_[i];
+    }
+    totals_.from_idle_ns = std::max(totals_.from_idle_ns, totals_.host_us * 1e3);
+  }
+
   void compute(const Node& node, const FusedNode& fused, std::size_t i) {
     NodeCost cost = fused.launched
                         ? price_node(costs_, node)
@@ -349,7 +374,10 @@ CostLevel main_level(const RestsOn& times) {
 BodyCost sum(const std::vector<const BodyCost*>& bodies) {
   BodyCost total;
   double time = 0, computing = 0, shared = 0;
+  bool drains = false;
   for (const BodyCost* body : bodies) {
+    total.from_idle = std::max(total.from_idle + body->device, total.host + body->from_idle);
+    drains = drains || body->from_idle.value > 0;
     add_time(total.time, body->time);
     add_time(total.device, body->device);
     add_time(total.communicating, body->communicating);
@@ -373,7 +401,15 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
     }
   }
   if (computing > 0) total.shared = shared / computing;
-  for (Demand& demand : total.demands) demand.share = time > 0 ? demand.share / time : 0;
+  if (drains) {
+    total.time = total.from_idle;
+    time = static_cast<double>(total.time.value);
+  } else {
+    total.from_idle = {};
+  }
+  for (Demand& demand : total.demands) {
+    demand.share = time > 0 ? std::min(1.0, demand.share / time) : 0;
+  }
   total.level = main_level(total.rests_on);
   return total;
 }
@@ -403,14 +439,24 @@ BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {
   Totals totals = Pricer(costs_, collectives_, issue_us(costs_, plan_), layer).price(body.nodes);
   const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
   const double host = totals.host_us * 1e3;
-  const double time = plan_.runtime.synchronous_launch
-                          ? device + host
-                          : soft_maximum(device, host, costs_.scalars.host_exponent);
+  const auto with = [&](double host_ns) {
+    return plan_.runtime.synchronous_launch
+               ? device + host_ns
+               : soft_maximum(device, host_ns, costs_.scalars.host_exponent);
+  };
+  const bool drains = plan_.runtime.drains_at_transfer && plan_.pipeline_parallel > 1 &&
+                      !plan_.runtime.synchronous_launch;
+  const double time = drains ? totals.from_idle_ns : with(host);
+  if (totals.calls_us > 0) {
+    const double calls = with(host) - with(host - totals.calls_us * 1e3);
+    totals.rests_on.add(CostLevel::Datasheet, MeasuredTable::None, calls);
+  }
   BodyCost cost{.time = to_nanoseconds(time),
                 .device = to_nanoseconds(device),
                 .communicating = to_nanoseconds(totals.exposed_ns),
                 .imbalanced = to_nanoseconds(totals.imbalanced_ns),
                 .host = to_nanoseconds(host),
+                .from_idle = to_nanoseconds(drains ? totals.from_idle_ns : 0),
                 .collectives = to_nanoseconds(totals.collective_ns),
                 .level = main_level(totals.rests_on),
                 .rests_on = totals.rests_on,

@@ -45,6 +45,8 @@ struct BodyCost {
   Nanoseconds imbalanced{};     // of `time`: the mean rank waits for the busiest (idle, not busy)
   Nanoseconds host{};         // the host thread's work. Already inside `time`: a Cost made of this
                               //   has host = 0
+  // From an idle device to its last kernel's end, where the host drains at transfers; else 0.
+  Nanoseconds from_idle{};
   Nanoseconds collectives{};  // all of its own collectives, hidden ones too
   CostLevel level = CostLevel::Formula;  // the level that most of the time rests on
   RestsOn rests_on;                      // `device` by level and by table [ns]
@@ -53,7 +55,9 @@ struct BodyCost {
   std::vector<Demand> demands;  // shares averaged over `time`
 };
 
-// The sum of bodies run one after another (a compute op over several segments).
+// The sum of bodies run one after another (a compute op over several segments). Where the host has
+// no lead when the op begins, it gains one body after another: A and then B take
+// max(L_A + D_B, H_A + L_B), with host H, device D and, from an idle device, L.
 BodyCost sum(const std::vector<const BodyCost*>& bodies);
 
 constexpr int kNewtonSchulzSteps = 5;

@@ -47,6 +47,8 @@ constexpr ScalarRow kScalars[] = {
     {"power", "idle_share_of_tdp", &S::idle_share_of_tdp, 0, 1},
     {"host", "issue_us", &S::issue_us, 0, 1e4},
     {"host", "executor_issue_us", &S::executor_issue_us, 0, 1e4},
+    {"host", "expert_call_least_us", &S::expert_call_least_us, 0, 1e4},
+    {"host", "expert_call_most_us", &S::expert_call_most_us, 0, 1e4},
     {"host", "soft_maximum_exponent", &S::host_exponent, 1, 64},
     {"overlap", "hidden_contention", &S::hidden_contention, 0, 1},
     {"overlap", "chunked_share", &S::chunked_share, 0, 1},

@@ -112,6 +112,9 @@ struct KernelScalars {
   // Host: what a framework's thread needs to issue work.
   double issue_us = 0;           // one kernel, Python framework
   double executor_issue_us = 0;  // one kernel, our executor
+  // One call of an expert's product: between these, the middle is used.
+  double expert_call_least_us = 0, expert_call_most_us = 0;
+  double expert_call_us() const { return (expert_call_least_us + expert_call_most_us) / 2; }
   double host_exponent = 1;      // of the soft maximum of host and device time
 
   // Work beside communication.

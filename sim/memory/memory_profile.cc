@@ -93,6 +93,8 @@ class ProfileReader {
     profile_.default_dropout = in.given("default_dropout")->number;
     const JsonValue* buckets = in.given("reduction_buckets");
     profile_.reduction_buckets = buckets != nullptr && buckets->boolean;
+    const JsonValue* on_host = in.given("flattened_on_host");
+    profile_.flattened_on_host = on_host != nullptr && on_host->boolean;
     const JsonValue* gathered = in.given("gathered_elements");
     profile_.gathered_elements = gathered == nullptr ? 0 : gathered->integer;
     const JsonValue* list = in.given("optimizer_list_if");

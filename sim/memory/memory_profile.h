@@ -159,6 +159,7 @@ struct MemoryProfile {
   bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
   bool reduction_buckets = false;               // without it: replicas sum copies of all gradients
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
+  bool flattened_on_host = false;               // which is made in host memory
   // Where units are gathered: tensor by tensor, the next one as long as fewer elements than this
   // are there. 0: a whole unit at once.
   std::int64_t gathered_elements = 0;

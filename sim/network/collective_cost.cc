@@ -435,6 +435,28 @@ CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape
   return corrected(described_cost(kind, bytes, shape, network), network);
 }
 
+CollectiveCost tensor_broadcasts_cost(Bytes bytes, std::int32_t tensors, const GroupShape& shape,
+                                      const Network& network) {
+  CollectiveCost cost = collective_cost(OpKind::Broadcast, bytes, shape, network);
+  if (shape.ranks <= 1 || cost.time.value <= 0) return cost;
+  const TunerInput in = tuner_input(shape, network);
+  const TunerTables& tables = network.model().tuner;
+  const auto ring = static_cast<std::size_t>(Algorithm::Ring);
+  const auto simple = static_cast<std::size_t>(Protocol::Simple);
+  const double inside = (in.nvlink ? tables.nvlink : tables.pcie)[ring][simple];
+  const double outside = tables.network[ring][simple] + 2 * in.nic_latency_us;
+  const double share = shape.nodes > 1 ? static_cast<double>(shape.nodes) / shape.ranks : 0;
+  const double channel = shape.nodes > 1 ? in.channel_inter : in.channel_intra;  // [GB/s]
+  const double hop = (inside * (1 - share) + outside * share) * kMicro +
+                     network.model().constants.chunk_bytes / (channel * 1e9);
+  const double owners = std::min(shape.ranks, tensors);
+  const double whole = static_cast<double>(cost.time.value);
+  const double time = whole + owners * (shape.ranks - 1) * hop * 1e9;
+  cost.time = to_nanoseconds(time);
+  for (Demand& demand : cost.demands) demand.share *= whole / time;
+  return cost;
+}
+
 CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Network& network) {
   return corrected(described_shift(bytes, shape, network), network);
 }

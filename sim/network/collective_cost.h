@@ -36,6 +36,13 @@ struct CollectiveCost {
 CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape,
                                const Network& network);
 
+// A group's `tensors` broadcast one after another, each by the rank that owns it, `bytes` in all.
+// Rings alone broadcast in NCCL: each owner's first chunk passes all other ranks, a hop each.
+// bytes / bus + min(ranks, tensors) (ranks - 1) hop; hop: the tuner's latency of a ring's step
+// under the Simple protocol, and a chunk at a channel's rate.
+CollectiveCost tensor_broadcasts_cost(Bytes bytes, std::int32_t tensors, const GroupShape& shape,
+                                      const Network& network);
+
 // Time of a shift: every rank sends `bytes` to the next of its group (ring attention, p2p chains).
 CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Network& network);
 

@@ -129,6 +129,7 @@ CollectiveConstants read_constants(const Reader& in) {
           .scale_up_fraction = in.number("scale_up_fraction"),
           .pcie_fraction = in.number("pcie_fraction"),
           .socket_fraction = in.number("socket_fraction"),
+          .chunk_bytes = in.number("chunk_kib") * 1024,
           .host_copy_alpha = in.number("host_copy_alpha_us") * kMicro,
           .host_copy_fraction = in.number("host_copy_fraction"),
           .host_update_rate = in.number("host_update_gb_per_s_per_socket") * kGiga};
@@ -191,6 +192,7 @@ NicConstants read_nic(const Reader& in) {
   const double step_us = in.number("step_us", -1);
   return {.kind = in.text("kind"),
           .achievable_fraction = in.number("achievable_fraction"),
+          .one_group_fraction = in.number("one_group_fraction", 0),
           .benchmarked = !in.text("source").empty(),
           .step = step_us < 0 ? -1 : step_us * kMicro};
 }
@@ -313,6 +315,9 @@ CollectiveModel make_collective_model(const CollectiveTables& tables, const Clus
       model.nic = nic;
       break;
     }
+  }
+  if (cluster.nics.one_group_fraction > 0) {
+    model.nic.one_group_fraction = cluster.nics.one_group_fraction;
   }
   if (cluster.calibration) {
     model.measured = cluster.calibration->collectives;

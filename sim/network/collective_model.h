@@ -44,8 +44,14 @@ struct CollectiveSystem {
 };
 
 struct NicConstants {
+  // The share of the line rate that as many groups of a node reach together.
+  double fraction_of(std::int32_t groups) const {
+    return one_group_fraction > 0 ? std::min(groups * one_group_fraction, achievable_fraction)
+                                  : achievable_fraction;
+  }
   std::string kind;                // prefix of Nics::kind; empty: any
-  double achievable_fraction = 1;  // of the line rate, large collectives
+  double achievable_fraction = 1;  // of the line rate, all groups of a node together, large sizes
+  double one_group_fraction = 0;   // of the line rate, one group; 0: what all reach
   bool benchmarked = true;         // a published benchmark stands behind the fraction
   double step = -1;                // [s] one step of a multi-node collective; < 0: from the latency
 };
@@ -64,6 +70,7 @@ struct CollectiveConstants {
   double scale_up_fraction = 1;      // of the data sheet, where a node says nothing
   double pcie_fraction = 1;          // of a PCIe link, where a node says nothing
   double socket_fraction = 1;        // of a PCIe link: all GPU traffic between two sockets
+  double chunk_bytes = 0;            // [B] that a ring's step passes on (Simple)
   double host_copy_alpha = 0;        // [s]
   double host_copy_fraction = 1;     // of the PCIe link
   double host_update_rate = 1;       // [B/s] of a socket that updates parameters (CPU Adam)

@@ -216,9 +216,14 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
     }
   }
   append_links(loads, shape.links, true, true);
-  for (const LinkUse& use : shape.links) {
+  for (LinkUse& use : shape.links) {
     if (use.kind != LinkKind::Nic) continue;
-    const double nic = cluster_->nics.bandwidth_each.value * model_->nic.achievable_fraction;
+    // Links have what all groups of a node reach together; these may be too few for it.
+    const double fraction = model_->nic.fraction_of(shape.siblings);
+    const double slower = model_->nic.achievable_fraction / fraction;
+    use.ring *= slower;
+    use.pairwise *= slower;
+    const double nic = cluster_->nics.bandwidth_each.value * fraction;
     const double share = 1 / use.ring / nic;
     shape.nics = shape.nics == 0 ? share : std::min(shape.nics, share);
   }

@@ -183,13 +183,32 @@ bool is_memory_bound(const Node& node) {
   return collective_kind(node.kind()) == OpKind::Forward && node.flops == 0;
 }
 
+bool captures(const CudaGraphs& graphs, GraphPart part) {
+  switch (part) {
+    case GraphPart::None:
+      return graphs.whole;
+    case GraphPart::Attention:
+      return graphs.whole || graphs.attention;
+    case GraphPart::Router:
+      return graphs.whole || graphs.router;
+    case GraphPart::Preprocess:
+      return graphs.whole || graphs.preprocess;
+    case GraphPart::Mlp:
+      return graphs.whole || graphs.mlp;
+  }
+  return false;
+}
+
 // What the host launches of a program that is not eager. Compiled: memory-bound neighbours are one
-// kernel, and a product is one launch without views and copies. A graph is one launch.
+// kernel, and a product is one launch without views and copies. A graph, neighbours that are
+// captured, is one launch.
 void merge_launches(const RuntimeTraits& runtime, std::vector<Node>& nodes) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const bool follows = i > 0 && is_memory_bound(nodes[i]) && is_memory_bound(nodes[i - 1]);
-    if (runtime.cuda_graphs) {
-      nodes[i].launches = i == 0 ? 1 : 0;
+    if (captures(runtime.cuda_graphs, nodes[i].part)) {
+      const bool begun = i > 0 && captures(runtime.cuda_graphs, nodes[i - 1].part);
+      nodes[i].launches = begun ? 0 : 1;
+      nodes[i].expert_calls = 0;
     } else if (runtime.compiled && nodes[i].bytes > 0) {  // hooks between segments stay
       nodes[i].launches = follows ? 0 : 1;
     }
@@ -203,11 +222,12 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
       .segment = shape.segment, .direction = shape.direction, .nodes = nodes_of(layout, shape)};
   const bool backward = shape.direction != Direction::Forward;
   if (backward && layout.plan.runtime.gradient_reduction_cast) {
-    body.nodes.push_back({.kernel = K::Elementwise,
-                          .phase = P::Weight,
-                          .bytes = 6 * unit_parameters(layout, shape),
-                          .launches = shape.segment == SegmentKind::Layer ? 13 : 2,
-                          .name = "cast gradients for reduction"});
+    body.nodes.push_back(
+        {.kernel = K::Elementwise,
+         .phase = P::Weight,
+         .bytes = (2 + layout.plan.gradient_wire_bytes()) * unit_parameters(layout, shape),
+         .launches = shape.segment == SegmentKind::Layer ? 13 : 2,
+         .name = "cast gradients for reduction"});
   }
   if (shape.direction == Direction::InputGradient) {
     std::erase_if(body.nodes, [](const Node& n) { return n.phase == P::Weight; });

@@ -7,7 +7,7 @@
 // sequence parallelism), each to k of E experts; R = n k q rows that its E/e experts compute on
 // average, q ranks sharing an expert's matrices. Bytes per value B of the compute type, 4 of
 // scores. What the router decides is data: all counts are those of even routing, `routed` nodes
-// have more on the busiest rank.
+// have more on the busiest rank. What the host launches is data: RuntimeTraits::expert_launches.
 #include "schedules/body/framework/framework_nodes.h"
 #include "schedules/model/parts.h"
 
@@ -25,8 +25,10 @@ class ExpertNodes {
   // Up to the activation.
   void front(P phase) {
     const std::int64_t n = x_.tokens, e = experts_.count, k = experts_.per_token;
-    product(K::Linear, "gemm router", n, e, hidden(), phase);
-    b_.add(K::Route, "scores, top-k, counts", n * (9 * e + 8 * k) + 4 * e, phase, 10);
+    b_.begin(GraphPart::Router);
+    of_the_router(K::Linear, "gemm router", n, e, hidden(), phase);
+    b_.add(K::Route, "scores, top-k, counts", n * (9 * e + 8 * k) + 4 * e, phase, of_router());
+    b_.begin(GraphPart::Preprocess);
     arrange(phase);
     shared_front(phase);
     sort_rows(phase, eight_bit());
@@ -34,7 +36,11 @@ class ExpertNodes {
             eight_bit() ? WrittenBy::Norm : WrittenBy::Other);
     activation(phase);
   }
-  void activation(P phase) { routed(b_.activation(x_.rows * x_.width, phase)); }
+  void activation(P phase) {
+    Node& node = b_.activation(x_.rows * x_.width, phase);
+    node.launches = of(&ExpertLaunches::activation);
+    routed(node);
+  }
   void shared(P phase) {
     shared_front(phase);
     shared_back(phase);
@@ -45,30 +51,61 @@ class ExpertNodes {
     sort_rows(phase);
     return_rows(K::Combine, "combine; all_to_all ep", phase);
     shared_back(phase);
-    if (copies_at_home()) permute("unpermute: sums of copies", spread(), phase);
+    if (copies_at_home()) {
+      permute("unpermute: sums of copies", spread(), phase, of(&ExpertLaunches::sums));
+    }
     if (experts_.shared_ffn_hidden > 0) {
       b_.add(K::Elementwise, "add shared experts", 3 * element() * x_.tokens * hidden(), phase);
     }
   }
 
   void backward() {
+    backward_ = true;
     shared_backward();
-    if (copies_at_home()) permute("copies of output gradients", spread(), P::Main);
+    if (copies_at_home()) {
+      permute("copies of output gradients", spread(), P::Main, of(&ExpertLaunches::sums));
+    }
     bring_gradients();
     sort_rows(P::Main);
     grouped(K::GroupedLinearInput, "grouped gemm d_fc2 input", rows_each(), x_.width, hidden());
     weight_gradient("grouped gemm d_fc2 weight", x_.width, hidden());
-    routed(b_.activation_backward(x_.rows * x_.width));
+    Node& activation = b_.activation_backward(x_.rows * x_.width);
+    activation.launches = of(&ExpertLaunches::activation);
+    routed(activation);
     grouped(K::GroupedLinearInput, "grouped gemm d_fc1 input", rows_each(), hidden(), up());
     weight_gradient("grouped gemm d_fc1 weight", hidden(), up());
     sort_rows(P::Main);
     return_rows(K::Combine, "dispatch backward; all_to_all ep", P::Main);
     probabilities(P::Main);
-    if (copies_at_home()) permute("sums of input gradients", spread(), P::Main);
+    b_.begin(GraphPart::Preprocess);
+    if (copies_at_home()) {
+      permute("sums of input gradients", spread(), P::Main, of_permutation());
+    }
+    b_.begin(GraphPart::Router);
     router_backward();
   }
 
  private:
+  // What the host launches in this direction.
+  std::int32_t of(LaunchCount ExpertLaunches::*feature) const {
+    const LaunchCount& count = b_.plan.runtime.expert_launches.*feature;
+    return backward_ ? count.backward : count.forward;
+  }
+  // The same of what has kernels of its own where it does not run op by op.
+  std::int32_t of(LaunchCount ExpertLaunches::*feature, LaunchCount ExpertLaunches::*fused,
+                  bool EagerKernels::*operation) const {
+    return of(b_.eager(operation) ? feature : fused);
+  }
+  std::int32_t of_router() const {
+    return of(&ExpertLaunches::router, &ExpertLaunches::router_fused, &EagerKernels::router);
+  }
+  std::int32_t of_permutation() const {
+    return of(&ExpertLaunches::permute, &ExpertLaunches::permute_fused, &EagerKernels::permute);
+  }
+  std::int32_t of_sorting() const {
+    return of(&ExpertLaunches::sort, &ExpertLaunches::sort_fused, &EagerKernels::permute);
+  }
+
   std::int64_t element() const { return b_.s.element; }
   std::int64_t hidden() const { return b_.s.hidden; }
   std::int64_t up() const { return matrices_up(b_.model) * x_.width; }
@@ -88,7 +125,11 @@ class ExpertNodes {
   void grouped(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
                P phase = P::Main, WrittenBy input = WrittenBy::Other) {
     if (b_.plan.runtime.grouped_experts) {
-      routed(b_.gemm(kernel, name, m, n, k, phase, x_.per_rank, true, input));
+      const std::int32_t calls =
+          of(&ExpertLaunches::calls) * (is_quantized(b_.plan.precision.compute) ? 2 : 1);
+      Node& node = b_.gemm(kernel, name, m, n, k, phase, x_.per_rank, true, input);
+      node.expert_calls = calls * static_cast<std::int32_t>(x_.per_rank);
+      routed(node);
       return;
     }
     name.remove_prefix(std::string_view("grouped ").size());
@@ -105,11 +146,11 @@ class ExpertNodes {
     grouped(K::GroupedLinearWeight, name, in, out, rows_each(), P::Weight);
     b_.accumulate(x_.per_rank * in * out);
   }
-  Node& permute(std::string_view name, std::int64_t bytes, P phase) {
-    return b_.add(K::Permute, name, bytes, phase, 3);
+  Node& permute(std::string_view name, std::int64_t bytes, P phase, std::int32_t launches) {
+    return b_.add(K::Permute, name, bytes, phase, launches);
   }
   Node& collective(Kernel kernel, Axis axis, std::string_view name, std::int64_t bytes, P phase) {
-    Node& node = b_.add(kernel, name, bytes, phase, 3);
+    Node& node = b_.add(kernel, name, bytes, phase, of(&ExpertLaunches::exchange));
     node.axis = axis;
     return node;
   }
@@ -117,19 +158,26 @@ class ExpertNodes {
   // Tokens to the ranks of their experts.
   void arrange(P phase) {
     if (x_.gathers_tokens) {
+      b_.begin(GraphPart::None);
       const std::int64_t all = x_.block * x_.tokens;
       collective(K::AllGather, Axis::ExpertBlock, "tokens; all_gather ep",
                  all * hidden() * element(), phase);
       collective(K::AllGather, Axis::ExpertBlock, "map and weights; all_gather ep",
                  5 * all * experts_.count, phase);
-      routed(permute("rows of own experts", 2 * rows_bytes(), phase));
+      routed(permute("rows of own experts", 2 * rows_bytes(), phase, of_permutation()));
       return;
+    }
+    if (!x_.sends_once) {  // what sends a token once counts for itself
+      b_.add(K::Elementwise, "counts of tokens, to the host", 0, phase,
+             of(&ExpertLaunches::counts));
     }
     if (x_.block > 1) {
       collective(K::AllGather, Axis::ExpertBlock, "counts; all_gather ep",
-                 8 * experts_.count * x_.block, phase);
+                 8 * experts_.count * x_.block, phase)
+          .launches = 0;  // one of the counts
     }
-    if (copies_at_home()) permute("permute: copies of tokens", spread(), phase);
+    if (copies_at_home()) permute("permute: copies of tokens", spread(), phase, of_permutation());
+    b_.begin(GraphPart::None);
     if (eight_bit()) {  // read in 16 bit, written in 8
       b_.add(K::Elementwise, "cast tokens to fp8", 3 * x_.tokens * hidden(), phase);
     }
@@ -142,7 +190,7 @@ class ExpertNodes {
     if (x_.gathers_tokens) {
       collective(K::AllGather, Axis::ExpertBlock, "output gradients; all_gather ep",
                  4 * x_.block * x_.tokens * hidden(), P::Main);
-      routed(permute("rows of own experts", 2 * rows_bytes(), P::Main));
+      routed(permute("rows of own experts", 2 * rows_bytes(), P::Main, of(&ExpertLaunches::sums)));
       return;
     }
     send(K::Dispatch, "combine backward; all_to_all ep", P::Main);
@@ -156,8 +204,8 @@ class ExpertNodes {
   // Back to the ranks that brought the tokens; partial sums of q ranks in the type of the weights.
   void return_rows(Kernel kernel, std::string_view name, P phase) {
     if (x_.gathers_tokens) {
-      routed(
-          permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * hidden(), phase));
+      routed(permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * hidden(),
+                     phase, of(&ExpertLaunches::sums)));
       collective(K::ReduceScatter, Axis::ExpertBlock, "tokens; reduce_scatter ep",
                  4 * x_.block * x_.tokens * hidden(), phase);
       return;
@@ -179,6 +227,7 @@ class ExpertNodes {
     Node& node = collective(kernel, Axis::Expert, name,
                             eight_bit ? in_eight_bit(values) : element() * values, phase);
     node.routed = true;
+    if (x_.sends_once) node.launches = of(&ExpertLaunches::deduplicated);
     node.overlapped = b_.plan.overlap_expert_parallel == ExpertOverlap::Shared &&
                       !b_.plan.runtime.synchronous_launch;
   }
@@ -186,7 +235,10 @@ class ExpertNodes {
   void probabilities(P phase) {
     if (x_.gathers_tokens) return;
     if (b_.plan.expert_parallel > 1) {
-      routed(collective(K::AllToAll, Axis::Expert, "weights; all_to_all ep", 4 * x_.copies, phase));
+      Node& node =
+          collective(K::AllToAll, Axis::Expert, "weights; all_to_all ep", 4 * x_.copies, phase);
+      if (x_.sends_once) node.launches = 0;  // they travel with the tokens
+      routed(node);
     }
   }
   // From (source rank, expert) to (expert, source rank) and back; once of what came deduplicated,
@@ -195,7 +247,7 @@ class ExpertNodes {
     if (x_.block == 1 || x_.gathers_tokens) return;
     if (x_.per_rank > 1 || x_.sends_once) {
       const std::int64_t bytes = eight_bit ? in_eight_bit(hidden() * x_.rows) : rows_bytes();
-      routed(permute("rows by expert", 2 * bytes, phase));
+      routed(permute("rows by expert", 2 * bytes, phase, of_sorting()));
     }
   }
 
@@ -227,17 +279,23 @@ class ExpertNodes {
   }
   std::int64_t shared_up() const { return matrices_up(b_.model) * x_.shared; }
 
+  // A router's products are launched with its scores.
+  void of_the_router(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n,
+                     std::int64_t k, P phase) {
+    b_.gemm(kernel, name, m, n, k, phase, 1, false).launches = 0;
+  }
   void router_backward() {
     const std::int64_t n = x_.tokens, e = experts_.count, k = experts_.per_token;
-    b_.add(K::RouteBackward, "scores backward", n * (8 * e + 8 * k), P::Main, 6);
-    product(K::LinearInput, "gemm d_router input", n, hidden(), e, P::Main);
-    product(K::LinearWeight, "gemm d_router weight", hidden(), e, n, P::Weight);
+    b_.add(K::RouteBackward, "scores backward", n * (8 * e + 8 * k), P::Main, of_router());
+    of_the_router(K::LinearInput, "gemm d_router input", n, hidden(), e, P::Main);
+    of_the_router(K::LinearWeight, "gemm d_router weight", hidden(), e, n, P::Weight);
     b_.accumulate(hidden() * e);
   }
 
   FrameworkNodes& b_;
   const ExpertShape& x_;
   const Experts& experts_;
+  bool backward_ = false;
 };
 
 }  // namespace

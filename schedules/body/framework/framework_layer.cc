@@ -249,8 +249,14 @@ void norm_behind(Layer& layer, P phase) {
   if (layer.norm_behind()) layer.b.norm("norm behind the block", phase);
 }
 
+// What the norm before the MLP goes with.
+GraphPart mlp_part(const Layer& layer) {
+  return layer.experts ? GraphPart::Router : GraphPart::Mlp;
+}
+
 // What a forward runs up to (and with) the first, up to the second part.
 void attention_part(Layer& layer, P phase) {
+  layer.b.begin(GraphPart::Attention);
   if (layer.norm_before()) layer.b.norm("norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
@@ -261,6 +267,7 @@ void attention_part(Layer& layer, P phase) {
   layer.b.reduce_output(Hiding::Exposed, phase);
   norm_behind(layer, phase);
   residual(layer, phase);
+  layer.b.begin(mlp_part(layer));
 }
 void mlp_front(Layer& layer, P phase) {
   if (layer.experts) return experts_front(layer.b, phase);
@@ -409,9 +416,11 @@ std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   Layer layer = describe(nodes, experts);
   recompute(layer);
+  nodes.begin(experts ? GraphPart::None : GraphPart::Mlp);
   residual_backward(layer);
   mlp_backward(layer);
   if (layer.norm_before()) nodes.norm_backward("norm2 backward", 2);
+  nodes.begin(GraphPart::Attention);
   residual_backward(layer);
   row_parallel_backward(layer, {layer.projection});
   core(layer, true, P::Main);

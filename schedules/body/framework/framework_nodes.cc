@@ -7,8 +7,12 @@ namespace rehearse {
 
 Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t bytes, NodePhase phase,
                           std::int32_t launches) {
-  return nodes_.emplace_back(
-      Node{.kernel = kernel, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
+  return nodes_.emplace_back(Node{.kernel = kernel,
+                                  .phase = phase,
+                                  .part = part_,
+                                  .bytes = bytes,
+                                  .launches = launches,
+                                  .name = name});
 }
 
 // torchao casts both operands of each product with a scale of the moment: the largest value is

@@ -40,6 +40,8 @@ class FrameworkNodes {
   std::int64_t local_elements() const { return s.local * s.hidden; }  // e
   std::int64_t array_bytes() const { return s.element * s.tokens * s.hidden; }
 
+  // What is added from here on belongs to this part of the layer.
+  void begin(GraphPart part) { part_ = part; }
   Node& add(Kernel kernel, std::string_view name, std::int64_t bytes,
             NodePhase phase = NodePhase::Main, std::int32_t launches = 1);
   // C[m,n] += A[m,k] B[k,n]. `layer`: in 8 bit with its casts where the plan says fp8.
@@ -79,6 +81,7 @@ class FrameworkNodes {
                           WrittenBy input) const;
   std::int64_t tensor_bytes(bool eight_bit) const;
   std::vector<Node> nodes_;
+  GraphPart part_ = GraphPart::None;
 };
 
 // What lies between the second norm and the second residual sum of a layer with experts, in two

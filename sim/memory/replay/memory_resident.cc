@@ -53,6 +53,7 @@ void ResidentState::build() {
       initial.push_back(ledger_.allocate(held * bytes.parameters, MemoryPart::Parameters));
     }
   }
+  if (contiguous && profile_.flattened_on_host) ledger_.free(initial);
   const std::int64_t total = parameters_of(units_);
   if (contiguous) ledger_.allocate(total * bytes.parameters, MemoryPart::Parameters);
   const HeldElements held = held_elements(profile_, plan_, total, experts_of(units_));
@@ -60,7 +61,7 @@ void ResidentState::build() {
     ledger_.allocate(held.gradients * bytes.gradients, MemoryPart::Gradients);
   }
   if (held.buckets > 0) ledger_.allocate(held.buckets * bytes.gradients, MemoryPart::Buffers);
-  if (contiguous) ledger_.free(initial);
+  if (contiguous && !profile_.flattened_on_host) ledger_.free(initial);
   create_master();
 }
 

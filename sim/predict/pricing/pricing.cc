@@ -217,6 +217,14 @@ class Pricer {
         plan_.runtime.gradient_reduction == GradientReduction::AllReduceFp32) {
       sent = OpKind::AllReduce;
       cost = whole_fp32_sum(payload, shape);
+    } else if (kind == OpKind::ReduceScatter &&
+               plan_.runtime.gradient_reduction == GradientReduction::AllReduce) {
+      sent = OpKind::AllReduce;
+      cost = collective_cost(sent, payload, shape, network_);
+    } else if (kind == OpKind::AllGather && op.bucket && plan_.updates_by_broadcast()) {
+      sent = OpKind::Broadcast;
+      cost =
+          tensor_broadcasts_cost(payload, s_.buckets[op.bucket.index()].tensors, shape, network_);
     } else {
       cost = collective_cost(kind, {bytes}, shape, network_);
     }

@@ -259,14 +259,30 @@ class MeshEstimator {
       return static_cast<double>(
           collective_cost(op, {bytes}, over, kind.placed->network).time.value);
     };
-    const bool whole = plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
-    const std::int64_t gradients = plan.precision.gradients * elements;
+    const std::int64_t gradients = plan.gradient_wire_bytes() * elements;
     const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.placed->across);
-    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards),
-                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.placed->shards)
-                         : cost(OpKind::ReduceScatter, gradients, kind.placed->shards)) +
-                      across,
-                  cost(OpKind::AllGather, element * elements, kind.placed->shards)};
+    const auto reduced = [&] {
+      switch (plan.runtime.gradient_reduction) {
+        case GradientReduction::AllReduceFp32:
+          return cost(OpKind::AllReduce, 4 * elements, kind.placed->shards);
+        case GradientReduction::AllReduce:
+          return cost(OpKind::AllReduce, gradients, kind.placed->shards);
+        case GradientReduction::ReduceScatter:
+          break;
+      }
+      return cost(OpKind::ReduceScatter, gradients, kind.placed->shards);
+    };
+    const auto returned = [&] {
+      if (!plan.updates_by_broadcast()) {
+        return cost(OpKind::AllGather, element * elements, kind.placed->shards);
+      }
+      const CollectiveCost broadcasts =  // every rank owns a tensor
+          tensor_broadcasts_cost({element * elements}, kind.placed->shards.ranks,
+                                 kind.placed->shards, kind.placed->network);
+      return static_cast<double>(broadcasts.time.value);
+    };
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced() + across,
+                  returned()};
     return at->second;
   }
 

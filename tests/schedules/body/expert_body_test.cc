@@ -173,6 +173,31 @@ TEST(ExpertBody, ExpertsMayRunOneAfterAnother) {
 }
 
 // E = k = 1 without its router is the dense MLP of width f.
+// The count of Megatron-LM's source (core_v0.12.0), op by op: 63 forward and 68 backward beside
+// attention, norms and products; a call for each of a rank's experts in each grouped product.
+TEST(ExpertBody, TheHostLaunchesWhatTheProfileCounts) {
+  const auto count = [](const std::string& more, Direction direction) {
+    const Body made =
+        body(scenario(R"("expert_parallel": 2, "data_parallel": 2)" + more, "2"), direction);
+    std::array<std::int64_t, 2> sum{};
+    for (const Node& node : made.nodes) {
+      if (node.part == GraphPart::Attention || node.kind() == NodeKind::Gemm) continue;
+      sum[0] += node.launches;
+    }
+    for (const Node& node : made.nodes) sum[1] += node.expert_calls;
+    return sum;
+  };
+  const std::string eager = R"(, "eager_kernels": ["router", "permute"])";
+  // beside the experts' own: norm, residual sum (forward 1 + 2, backward 2 + 1)
+  EXPECT_EQ(count(eager, Direction::Forward)[0], 63 + 3);
+  EXPECT_EQ(count(eager, Direction::Backward)[0], 68 + 3);
+  EXPECT_EQ(count("", Direction::Forward)[0], 63 + 3 - (25 - 6) - (12 - 3) - 2 * (2 - 1));
+  EXPECT_EQ(count("", Direction::Backward)[0], 68 + 3 - (30 - 8) - (14 - 3) - 2 * (3 - 1));
+  EXPECT_EQ(count("", Direction::Forward)[1], 2 * E / 2);
+  EXPECT_EQ(count("", Direction::Backward)[1], 4 * E / 2);
+  EXPECT_EQ(count(R"(, "cuda_graphs": true)", Direction::Backward)[1], 0);
+}
+
 TEST(ExpertBody, OneExpertIsADenseLayer) {
   const Scenario s = scenario("\"recompute\": \"none\"", "1");
   Transformer model = s.model;

@@ -259,8 +259,29 @@ TEST_F(FrameworkTraits, AGraphIsOneLaunchAndACompilerMergesNeighbours) {
   EXPECT_LT(compiled, eager);
   // two norms with what stands before them, rope, attention, SwiGLU; 4 products, 4 collectives
   EXPECT_EQ(compiled, 1 + 1 + 1 + 1 + 1 + 1 + 4 + 4);
-  plan.runtime.cuda_graphs = true;
+  plan.runtime.cuda_graphs = {.whole = true};
   EXPECT_EQ(launches(Direction::Forward), 1);
+}
+
+// Attention's stretch, up to the residual sum behind it, is one launch; the rest stays as it was.
+TEST_F(FrameworkTraits, AGraphOfAPartIsOneLaunchInPlaceOfThatPartsOwn) {
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    plan.runtime.cuda_graphs = {};
+    const std::int64_t eager = launches(direction);
+    std::int64_t of_attention = 0, of_mlp = 0;
+    for (const Node& node : body(direction).nodes) {
+      if (node.part == GraphPart::Attention) of_attention += node.launches;
+      if (node.part == GraphPart::Mlp) of_mlp += node.launches;
+    }
+    EXPECT_GT(of_attention, 10);
+    EXPECT_GT(of_mlp, 5);
+    plan.runtime.cuda_graphs = {.attention = true};
+    EXPECT_EQ(launches(direction), eager - of_attention + 1);
+    plan.runtime.cuda_graphs = {.mlp = true};
+    EXPECT_EQ(launches(direction), eager - of_mlp + 1);
+    plan.runtime.cuda_graphs = {.router = true};
+    EXPECT_EQ(launches(direction), eager);
+  }
 }
 
 TEST_F(FrameworkTraits, AHostThatWaitsHidesNothing) {

@@ -63,6 +63,59 @@ TEST(BodyCost, HostAndDeviceMeetInASoftMaximum) {
               1);
 }
 
+Transformer of_experts(std::int64_t count) {
+  Transformer model = gpt(1, 1024, 16);
+  model.experts = {.count = count, .per_token = 2, .ffn_hidden = 512};
+  return model;
+}
+BodyCost expert_layer(std::int64_t count, std::int64_t tokens, Direction direction,
+                      const CudaGraphs& graphs = {}) {
+  const Transformer model = of_experts(count);
+  Plan plan = one_gpu(1, tokens);
+  plan.runtime.cuda_graphs = graphs;
+  return model_of(model, plan)
+      .price(make_body({model, plan},
+                       {.segment = SegmentKind::Layer, .experts = true, .direction = direction}));
+}
+
+// What the host does follows from the layer, not from the tokens; every expert is a call in each of
+// two products forward and four backward, of 17.5 us, the middle of 5 and 30.
+TEST(BodyCost, TheHostCallsEveryExpertAndATokenCostsItNothing) {
+  for (const auto& [direction, products] :
+       {std::pair{Direction::Forward, 2}, {Direction::Backward, 4}}) {
+    const BodyCost few = expert_layer(8, 512, direction), many = expert_layer(64, 512, direction);
+    EXPECT_EQ(few.host, expert_layer(8, 4096, direction).host);
+    EXPECT_EQ(many.host.value - few.host.value, 56 * products * 17500);
+    EXPECT_LT(expert_layer(64, 512, direction, {.whole = true}).host.value, 31000);
+    // the time of a call is assumed, and says so
+    EXPECT_GT(many.rests_on.level[static_cast<std::size_t>(CostLevel::Datasheet)],
+              few.rests_on.level[static_cast<std::size_t>(CostLevel::Datasheet)]);
+  }
+}
+
+// H host, D device, L from an idle device: A, then B, take max(L_A + D_B, H_A + L_B); a small body
+// is host and device, a large one hides the host behind its first kernel.
+TEST(BodyCost, AHostWithoutALeadGainsItOneBodyAfterAnother) {
+  Plan plan = one_gpu(1, 512);
+  plan.pipeline_parallel = 2;
+  const Transformer small = gpt(2, 512, 8), large = gpt(2, 8192, 64);
+  const auto cost = [&](const Transformer& model, bool drains) {
+    plan.runtime.drains_at_transfer = drains;
+    return layer_cost(model, plan, Direction::Forward);
+  };
+  for (const Transformer* model : {&small, &large}) {
+    const BodyCost ahead = cost(*model, false), drained = cost(*model, true);
+    EXPECT_GE(drained.time.value, std::max(drained.host.value, drained.device.value));
+    EXPECT_LE(drained.time.value, drained.host.value + drained.device.value);
+    EXPECT_EQ(ahead.from_idle.value, 0);
+    const BodyCost two = sum({&drained, &drained});
+    EXPECT_EQ(two.time,
+              std::max(drained.from_idle + drained.device, drained.host + drained.from_idle));
+  }
+  const BodyCost drained = cost(large, true);
+  EXPECT_LT(drained.time.value - drained.device.value, 5 * 30000);
+}
+
 TEST(BodyCost, OurExecutorIssuesFasterThanAFramework) {
   Plan plan = one_gpu(1, 512);
   plan.flash_attention = true;

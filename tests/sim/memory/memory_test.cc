@@ -353,6 +353,36 @@ TEST(Memory, AProfileSaysHowManyElementsAreGathered) {
   std::filesystem::remove(path);
 }
 
+// One flat buffer made on the device lies there beside the tensors that it is made of, and beside
+// the gradients' buffer: 6 bytes a parameter before the first op. Made on the host it needs 4, and
+// the peak is that of a step.
+TEST(Memory, AFrameworkMayFlattenItsParametersOnTheHost) {
+  EXPECT_FALSE(profile_of("megatron").flattened_on_host);
+  const auto peak = [](const std::string& on_host) {
+    const std::string path = ::testing::TempDir() + "flat_" + std::to_string(getpid()) + ".json";
+    std::ofstream(path) << R"({"base": "aa_scaling", "states": {"contiguous_gradients": true,
+      "contiguous_parameters_from_zero_stage": 1, "gather_units_from_zero_stage": 3,
+      "fp32_gradients_at_step": false, "moments_at_first_step": true, "default_dropout": 0,
+      "flattened_on_host": )" + on_host +
+                               "}}";
+    const std::string text =
+        R"({"model": "gpt2-124m", "cluster": "dgx-a100-80gb", "gpus": 64, "plan": {"zero_stage": 1,
+        "micro_batch": 1, "global_batch": 64, "sequence_length": 64, "precision": {"parameters": 2,
+        "gradients": 2, "optimizer": 12}, "runtime": ")" +
+        path + R"("}})";
+    const Scenario scenario = parse_scenario(text, "flat.json", 1, {}).value();
+    const Cluster cluster = read_cluster(scenario.cluster).value();
+    const Prediction p = predict(scenario, cluster, {.lifetimes = false}).value();
+    std::filesystem::remove(path);
+    return p.memory;
+  };
+  const MemoryReport twice = peak("false"), once = peak("true");
+  EXPECT_TRUE(twice.at_building());
+  EXPECT_NEAR(static_cast<double>(twice.peak_allocated), 6 * 124.8e6, 0.02 * 6 * 124.8e6);
+  EXPECT_FALSE(once.at_building());
+  EXPECT_EQ(once.peak_allocated, twice.ranks.front().peak_in_steps);
+}
+
 TEST(Memory, NamesWhatIsWrongInAProfile) {
   const Result<MemoryProfile> missing = read_memory_profile("tests/data/no_such_profile.json");
   EXPECT_FALSE(missing);

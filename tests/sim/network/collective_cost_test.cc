@@ -56,7 +56,7 @@ TEST(CollectiveCost, OverANicWithoutABenchmarkIsOfTheDatasheet) {
     double fraction;
     CostLevel level;
   } rows[] = {{"dgx-h100", 0.95, CostLevel::Formula},
-              {"jean-zay-a100-80gb", 0.101, CostLevel::Formula},
+              {"jean-zay-a100-80gb", 0.30, CostLevel::Datasheet},
               {"gcp-a2-highgpu-8g", 0.70, CostLevel::Formula},
               {"gcp-a3-highgpu-8g", 0.92, CostLevel::Datasheet}};
   for (const auto& row : rows) {
@@ -180,6 +180,43 @@ TEST(CollectiveCost, GivesTheReferenceLayersCollectives) {
   const double scatter = microseconds(*selene, 8, OpKind::ReduceScatter, bytes);
   EXPECT_NEAR(2 * reduce * 1e-3, 1.71, .006);
   EXPECT_NEAR(2 * (gather + scatter) * 1e-3, 1.74, .006);
+}
+
+// One group of a node of Omni-Path has 0.101 of its NICs, two have twice that; eight are bound by
+// what all groups reach together.
+TEST(CollectiveCost, SeveralCommunicatorsReachMoreOfANodeThanOne) {
+  const auto saclay = machine("jean-zay-a100-80gb");
+  const auto rate = [&](std::int32_t tensor) {  // of all groups of a node, over one group's
+    const Plan plan = make_plan({.t = tensor, .d = 64 / tensor});
+    const Network network = make_network(*saclay, plan);
+    const GroupShape shape = network.group({0}, Axis::Data);
+    EXPECT_EQ(shape.siblings, tensor);
+    double ring = 0;
+    for (const LinkUse& use : shape.links) {
+      if (use.kind == LinkKind::Nic) ring = std::max(ring, use.ring);
+    }
+    return tensor / ring;
+  };
+  EXPECT_NEAR(rate(2) / rate(1), 2, 1e-9);
+  EXPECT_NEAR(rate(8) / rate(1), 0.30 / 0.101, 1e-9);
+}
+
+// Equal bytes: what is gathered hardly feels more ranks, tensors that their owners broadcast do,
+// linearly, until every tensor has an owner of its own: then each hop is paid for T of them.
+TEST(CollectiveCost, BroadcastsOfTensorsGrowWithTheRanks) {
+  const auto selene = machine("selene-a100-80gb");
+  const auto time = [&](std::int32_t ranks, std::int32_t tensors) {
+    const Plan plan = make_plan({.d = ranks});
+    const Network network = make_network(*selene, plan);
+    const GroupShape shape = network.group({0}, Axis::Data);
+    return static_cast<double>(
+        tensor_broadcasts_cost({1 << 30}, tensors, shape, network).time.value);
+  };
+  EXPECT_EQ(time(1, 1000), 0);
+  const double hops_256 = time(256, 300) - time(256, 0), hops_512 = time(512, 300) - time(512, 0);
+  const double hops_1024 = time(1024, 300) - time(1024, 0);
+  EXPECT_NEAR(hops_1024 / hops_512, 1023.0 / 511, 0.05);
+  EXPECT_NEAR(hops_512 / hops_256, 300.0 * 511 / (256.0 * 255), 0.05);
 }
 
 TEST(CollectiveCost, ReachesTheNicsOfManyNodes) {

@@ -341,7 +341,7 @@ bool waiting_host(RandomScenario& to) {
   return value(to, "synchronous_launch", "true", !to.scenario.plan.runtime.synchronous_launch);
 }
 bool graphs(RandomScenario& to) {
-  return value(to, "cuda_graphs", "true", !to.scenario.plan.runtime.cuda_graphs);
+  return value(to, "cuda_graphs", "true", !to.scenario.plan.runtime.cuda_graphs.whole);
 }
 bool compiled(RandomScenario& to) {
   return value(to, "compiled", "true", !to.scenario.plan.runtime.compiled);

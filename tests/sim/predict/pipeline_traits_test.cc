@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Megatron does in an interleaved pipeline: reductions of all positions start together, a
-// receive stands one op ahead, and until October 2023 compute waits. What DeepSpeed sends.
+// receive stands one op ahead, and until October 2023 compute waits. What DeepSpeed sends. What
+// replicas under ZeRO-1 tell each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -156,6 +157,54 @@ TEST(DeepSpeedsTransfers, AreAPartFromEachTensorParallelRank) {
   };
   EXPECT_GT(sent(""), 0);
   EXPECT_EQ(8 * sent(""), sent(R"(, "transfer_scatter_gather": false)"));
+}
+
+// Eight replicas of one GPU each under ZeRO-1, gradients of as many bytes as said.
+Prediction replicas(int stored, const std::string& more) {
+  const std::string text =
+      R"({"model": "gpt2-124m", "cluster": "dgx-a100-80gb", "gpus": 8, "plan": {"zero_stage": 1,
+      "micro_batch": 1, "global_batch": 8, "sequence_length": 512, "precision": {"parameters": 2,
+      "optimizer": 12, "gradients": )" +
+      std::to_string(stored) + "}" + more + "}}";
+  const Scenario scenario = parse_scenario(text, "replicas.json", 1, {}).value();
+  return predict(scenario, read_cluster(scenario.cluster).value(), {.lifetimes = false}).value();
+}
+std::int64_t bytes_of(const Prediction& p, OpKind kind) {
+  std::int64_t bytes = 0;
+  for (const CommunicationRow& row : p.communication) {
+    if (row.traffic.kind == kind) bytes += row.traffic.bytes;
+  }
+  return bytes;
+}
+
+// 2 + 4 bytes are stored, at most 4 travel; what is said travels, and memory is what is stored.
+TEST(GradientCommunication, IsOfATypeOfItsOwn) {
+  const auto reduced = [](int stored, const std::string& more) {
+    return bytes_of(replicas(stored, more), OpKind::ReduceScatter);
+  };
+  const std::string bf16 = R"(, "gradient_communication": "bf16")",
+                    fp32 = R"(, "gradient_communication": "fp32")";
+  const std::int64_t two = reduced(2, "");
+  EXPECT_GT(two, 0);
+  EXPECT_EQ(reduced(4, ""), 2 * two);
+  EXPECT_EQ(reduced(6, ""), 2 * two);
+  for (const int stored : {2, 4, 6}) {
+    EXPECT_EQ(reduced(stored, bf16), two);
+    EXPECT_EQ(reduced(stored, fp32), 2 * two);
+    EXPECT_EQ(replicas(stored, bf16).memory.peak_device, replicas(stored, fp32).memory.peak_device);
+  }
+  const Prediction whole = replicas(2, R"(, "gradient_reduction": "all_reduce")");
+  const std::int64_t others = bytes_of(replicas(2, ""), OpKind::AllReduce);  // norms and the loss
+  EXPECT_EQ(bytes_of(whole, OpKind::AllReduce), two + others);
+  EXPECT_EQ(bytes_of(whole, OpKind::ReduceScatter), 0);
+}
+
+TEST(ParameterUpdate, MayBroadcastWholeTensors) {
+  const Prediction gathers = replicas(4, ""),
+                   sends = replicas(4, R"(, "parameter_update": "broadcast")");
+  EXPECT_EQ(bytes_of(sends, OpKind::Broadcast), bytes_of(gathers, OpKind::AllGather));
+  EXPECT_EQ(bytes_of(sends, OpKind::AllGather), 0);
+  EXPECT_GT(sends.step_s, gathers.step_s);
 }
 
 }  // namespace
