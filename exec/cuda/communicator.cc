@@ -208,12 +208,13 @@ class NcclCommunicator final : public Communicator {
     return Error{"NCCL: " + std::string(what) + ": " + ncclGetErrorString(result)};
   }
 
-  // A communicator comes to be while other processes do the same.
+  // A communicator comes to be while other processes do the same. Until then world_ is under way
+  // and takes no other call, whatever this one returned: ncclCommSplit of NCCL 2.28.9 says success
+  // at once (init.cc: it drops its group's ncclInProgress), and writes *comm only in the end.
   template <class Make>
   Result<> add(ncclComm_t* comm, const Make& make) {
     ncclResult_t result = make();
-    if (result == ncclInProgress && *comm != nullptr) result = settle(*comm);
-    if (result == ncclInProgress && *comm == nullptr) result = settle(world_);
+    if (result == ncclSuccess || result == ncclInProgress) result = settle(world_);
     if (result != ncclSuccess) return error("cannot connect to the other processes", result);
     if (*comm != nullptr) all_.push_back(*comm);
     return {};

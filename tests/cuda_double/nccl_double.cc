@@ -3,6 +3,10 @@
 // tell each other lies in files of a folder that the unique id names. What real NCCL answers with a
 // hang is found here: calls that do not match are an error that names both. What it answers with an
 // illegal address, arrays that no kernel reaches, is refused.
+//
+// A non-blocking communicator is under way after a call as NCCL 2.28.9's is: what is asked of it
+// meanwhile is an invalid argument (init.cc, ncclCommEnsureReady), and ncclCommSplit returns
+// success before it has split (the same file: it drops the ncclInProgress of its group).
 #include <nccl.h>
 #include <unistd.h>
 
@@ -32,8 +36,13 @@ namespace exec = rehearse::exec;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kPoll = std::chrono::microseconds(50);
 constexpr auto kJoin = std::chrono::seconds(60);
+// What NCCL's own thread takes for a call, and to begin with a new communicator.
+constexpr auto kCall = std::chrono::microseconds(100);
+constexpr auto kBegin = std::chrono::milliseconds(2);
 
 std::int64_t element_bytes(ncclDataType_t type) {
   return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclInt8 ? 1 : 2;
@@ -101,6 +110,7 @@ thread_local std::vector<Pending> group;
 
 // A send posts its message and waits until it has been taken; a receive takes one.
 struct Pending {
+  ncclComm_t comm;
   std::function<void()> post, take, wait;
   cudaStream_t stream;
   Touched touched;
@@ -116,6 +126,32 @@ struct ncclComm {
   std::atomic<bool> aborted{false};
   std::mutex mutex;
   std::string failure, last_error;
+  bool blocking = true;
+  std::atomic<bool> making{false};  // an initialisation or a split, by `maker`
+  std::jthread maker;
+  std::atomic<Clock::time_point> called{};  // a call's end
+
+  bool under_way() const { return making || Clock::now() < called.load(); }
+  // May it be asked for something?
+  ncclResult_t ready() const { return under_way() ? ncclInvalidArgument : ncclSuccess; }
+  // A call is made: what it returns.
+  ncclResult_t call() {
+    if (blocking) return ncclSuccess;
+    called = Clock::now() + kCall;
+    return ncclInProgress;
+  }
+  // `made` comes to be.
+  template <class Make>
+  ncclResult_t make(const Make& made) {
+    if (blocking) return made();
+    making = true;
+    maker = std::jthread([this, made] {
+      std::this_thread::sleep_for(kBegin);
+      if (made() != ncclSuccess) fail("a partner does not come");
+      making = false;
+    });
+    return ncclInProgress;
+  }
 
   bool failed() {
     const std::scoped_lock lock(mutex);
@@ -180,6 +216,7 @@ void perform(ncclComm& comm, std::int64_t number, const Header& mine, const void
 ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call, const void* in,
                         void* out) {
   if (comm->aborted) return ncclInvalidUsage;
+  if (comm->ready() != ncclSuccess) return comm->ready();
   if (!can_reach(in, call.bytes_in(comm->size)) || !can_reach(out, call.bytes_out(comm->size))) {
     return ncclInvalidArgument;
   }
@@ -190,7 +227,7 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call
   enqueue(stream, std::move(touched), [=] {
     if (!comm->aborted) perform(*comm, number, call, in, out);
   });
-  return ncclSuccess;
+  return comm->call();
 }
 
 ncclResult_t exchange(Pending pending) {
@@ -198,11 +235,44 @@ ncclResult_t exchange(Pending pending) {
     group.push_back(std::move(pending));
     return ncclSuccess;
   }
+  const ncclComm_t comm = pending.comm;
   enqueue(pending.stream, pending.touched, [p = std::move(pending)] {
     p.post();
     p.take();
     p.wait();
   });
+  return comm->call();
+}
+
+bool blocking(const ncclConfig_t* config) {
+  return config == nullptr || config->blocking != 0;
+}
+
+// Every member of `parent` says where it goes; `made` stays null for one that goes nowhere.
+ncclResult_t split_off(ncclComm_t parent, const std::string& split, int color, int key,
+                       bool blocking, ncclComm_t* made) {
+  const int mine[] = {color, key};
+  post(split + "_" + std::to_string(parent->rank), mine, sizeof mine, nullptr, 0);
+  int members = 0, place = 0;
+  const auto end = Clock::now() + kJoin;
+  for (int r = 0; r < parent->size; ++r) {
+    const std::string path = split + "_" + std::to_string(r);
+    if (!parent->wait([&] { return there(path) || Clock::now() > end; }) || !there(path)) {
+      return ncclRemoteError;
+    }
+    int theirs[2];
+    std::memcpy(theirs, contents(path).data(), sizeof theirs);
+    if (theirs[0] != color) continue;
+    ++members;
+    if (std::tie(theirs[1], r) < std::tie(key, parent->rank)) ++place;
+  }
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  const ncclComm_t child = new ncclComm;
+  child->prefix = split + "." + std::to_string(color) + ".";
+  child->size = members;
+  child->rank = place;
+  child->blocking = blocking;
+  std::atomic_ref(*made).store(child);
   return ncclSuccess;
 }
 
@@ -236,41 +306,26 @@ const char* ncclGetLastError(ncclComm_t comm) {
   return comm->last_error.c_str();
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t*) {
+                                    ncclConfig_t* config) {
   *comm = new ncclComm;
   (*comm)->prefix = id.internal;
   (*comm)->size = ranks;
   (*comm)->rank = rank;
-  return ncclSuccess;
+  (*comm)->blocking = blocking(config);
+  return (*comm)->make([] { return ncclSuccess; });
 }
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* made, ncclConfig_t*) {
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* made,
+                           ncclConfig_t* config) {
+  if (parent->ready() != ncclSuccess) return parent->ready();
   *made = nullptr;
-  const std::string split = parent->prefix + "s" + std::to_string(parent->splits++);
-  const int mine[] = {color, key};
-  post(split + "_" + std::to_string(parent->rank), mine, sizeof mine, nullptr, 0);
-  int members = 0, place = 0;
-  const auto end = std::chrono::steady_clock::now() + kJoin;
-  for (int r = 0; r < parent->size; ++r) {
-    const std::string path = split + "_" + std::to_string(r);
-    while (!there(path)) {
-      if (std::chrono::steady_clock::now() > end) return ncclRemoteError;
-      std::this_thread::sleep_for(kPoll);
-    }
-    int theirs[2];
-    std::memcpy(theirs, contents(path).data(), sizeof theirs);
-    if (theirs[0] != color) continue;
-    ++members;
-    if (std::tie(theirs[1], r) < std::tie(key, parent->rank)) ++place;
-  }
-  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-  *made = new ncclComm;
-  (*made)->prefix = split + "." + std::to_string(color) + ".";
-  (*made)->size = members;
-  (*made)->rank = place;
-  return ncclSuccess;
+  const ncclResult_t result =
+      parent->make([=, split = parent->prefix + "s" + std::to_string(parent->splits++)] {
+        return split_off(parent, split, color, key, blocking(config), made);
+      });
+  return result == ncclInProgress ? ncclSuccess : result;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  *state = comm->failed() ? ncclInvalidUsage : ncclSuccess;
+  *state = comm->failed() ? ncclInvalidUsage : comm->under_way() ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
 // Ends what waits in this communicator. It is kept to the end: work that is still queued may look
@@ -284,6 +339,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->ready() != ncclSuccess) return comm->ready();
   delete comm;
   return ncclSuccess;
 }
@@ -334,24 +390,26 @@ ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t 
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
+  if (comm->ready() != ncclSuccess) return comm->ready();
   const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
   if (!can_reach(data, bytes)) return ncclInvalidArgument;
   const std::string path = comm->prefix + "m" + std::to_string(comm->rank) + "_" +
                            std::to_string(peer) + "_" + std::to_string(comm->sent[peer]++);
-  return exchange({[=] { post(path, nullptr, 0, data, bytes); }, [] {},
+  return exchange({comm, [=] { post(path, nullptr, 0, data, bytes); }, [] {},
                    [=] { comm->wait([&] { return !there(path); }); }, stream,
                    Touched("send").reads(data, static_cast<std::int64_t>(bytes))});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
+  if (comm->ready() != ncclSuccess) return comm->ready();
   const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
   if (!can_reach(data, bytes)) return ncclInvalidArgument;
   const std::string path = comm->prefix + "m" + std::to_string(peer) + "_" +
                            std::to_string(comm->rank) + "_" +
                            std::to_string(comm->received[peer]++);
   return exchange(
-      {[] {},
+      {comm, [] {},
        [=] {
          if (!comm->wait([&] { return there(path); })) return;
          const Bytes message = contents(path);
@@ -373,6 +431,7 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0 || group.empty()) return ncclSuccess;
   const cudaStream_t stream = group.front().stream;
+  const ncclComm_t comm = group.front().comm;
   Touched touched("sends and receives");
   for (const Pending& p : group) {
     touched.all.insert(touched.all.end(), p.touched.all.begin(), p.touched.all.end());
@@ -382,7 +441,7 @@ ncclResult_t ncclGroupEnd() {
     for (const Pending& p : all) p.take();
     for (const Pending& p : all) p.wait();
   });
-  return ncclSuccess;
+  return comm->call();
 }
 
 }  // extern "C"
