@@ -64,7 +64,8 @@ over_nccl() {  # over_nccl NAME RANKS
   for rank in $(seq 0 $(($2 - 1))); do
     NCCL_HOSTID=rehearse$rank NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=2 \
       RANK=$rank WORLD_SIZE=$2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-      timeout -k 5 "$seconds" "${rehearse[@]}" run "$tiny" --device cuda --timeout 10 "${keys[@]}" --steps 10 \
+      NCCL_DEBUG=WARN NCCL_DEBUG_FILE=$out/$1.$rank.nccl \
+      timeout -k 5 "$seconds" "${rehearse[@]}" run "$tiny" --device cuda --timeout $((seconds - 5)) "${keys[@]}" --steps 10 \
       >"$out/$1.$rank.out" 2>"$out/$1.$rank.err" &
     pids[rank]=$!
   done
@@ -72,6 +73,11 @@ over_nccl() {  # over_nccl NAME RANKS
   cat "$out/$1".[0-9].err >"$out/$1.err"
   mv "$out/$1.0.out" "$out/$1.out"
   return $status
+}
+# why_not NAME: the last line that was said, and NCCL's first warning.
+why_not() {
+  tail -1 "$out/$1.err" | cut -c1-160
+  grep -h "NCCL WARN" "$out/$1".[0-9].nccl 2>/dev/null | head -1 | cut -c1-160
 }
 run_nccl() {
   [ "$device" = cpu ] && return
@@ -84,7 +90,7 @@ run_nccl() {
       there=$(report curves "$out/$name.out" "$out/cpu.out" 1e-4)
     else
       nccl_failed=$((nccl_failed + 1))
-      there="**failed**: $(tail -1 "$out/$name.err" | cut -c1-160)"
+      there="**failed**: $(why_not "$name" | paste -sd ' ')"
     fi
     echo "$name: $((SECONDS - began)) of ${limits[$name]} s" | tee -a "$out/steps.txt"
     rows+=("| $layout | $there |")

@@ -43,7 +43,7 @@ in_layouts() {
       here=$(report curves "$out/$name.out" "$out/${group}_cpu.out" 1e-4)
     if wanted "nccl_$name" && [ "$device" != cpu ]; then
       over_nccl "nccl_$name" "$(ranks_of "$layout")" && there=$(report curves "$out/nccl_$name.out" "$out/${group}_cpu.out" 1e-4) ||
-        { nccl_failed=$((nccl_failed + 1)); there="**failed**: $(tail -1 "$out/nccl_$name.err" | cut -c1-160)"; }
+        { nccl_failed=$((nccl_failed + 1)); there="**failed**: $(why_not "nccl_$name" | paste -sd ' ')"; }
     fi
     rows+=("| $layout | $here | $there |")
   done
