@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Of bench/gpu.sh: tokens per second, beside PyTorch in the same call. One function per group of bench/gpu/parts.txt.
 # shellcheck shell=bash disable=SC2154,SC2034
-# scenario NAME MODEL MICRO_BATCH SEQUENCE STEPS [MORE_OF_THE_PLAN]
+# scenario NAME MODEL MICRO_BATCH SEQUENCE STEPS [MORE_OF_THE_PLAN]; a vocabulary of 50,304 words as in torch_gpt2_gpu.py and llm.c
 scenario() {
   local model=$2 micro=$3 sequence=$4 steps=$5
   [ -n "$small" ] && model=tiny-gpt micro=$((1 + $3 / 16)) sequence=$(($4 / 16)) steps=4
   cat >"$out/$1.json" <<JSON
 {"name": "$1", "model": "models/$model.json", "cluster": "clusters/dgx-h200.json", "gpus": 1,
- "plan": {"micro_batch": $micro, "global_batch": $((2 * micro)), "sequence_length": $sequence, "precision": "bf16", "dropout": 0${6:+, $6}},
+ "plan": {"micro_batch": $micro, "global_batch": $((2 * micro)), "sequence_length": $sequence, "precision": "bf16", "dropout": 0, "pad_vocabulary_to": 128${6:+, $6}},
  "train": {"steps": $steps}}
 JSON
 }

@@ -137,6 +137,10 @@ Body BodyBuilder::finish() {
                   [&](const Node& n) { return (n.phase == NodePhase::Weight) != weight; });
     body_.reads_parameters = body_.reads_parameters && !weight;
   }
+  // Gradients of weights are summed in fp32 over micro-batches: read and written.
+  for (Node& node : body_.nodes) {
+    if (node.role() == GemmRole::WeightGradient) node.bytes += 2 * 4 * node.m * node.n * node.batch;
+  }
   find_ends(body_.nodes);
   body_.saved_for_dgrad = pack(body_.tensors, TensorHome::SavedForDgrad);
   body_.saved_for_wgrad = pack(body_.tensors, TensorHome::SavedForWgrad);

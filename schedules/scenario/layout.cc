@@ -8,14 +8,29 @@
 namespace rehearse {
 namespace {
 
-// Tokens of one chunk of the loss: the fp32 logits of a chunk hold as many elements as (n, h), but
-// a chunk has at least 256 rows (or half of all) so that its products stay efficient: each reads
-// and packs the whole table.
-std::int64_t loss_chunk_tokens(const RankShape& shape) {
-  const std::int64_t by_size =
-      shape.tokens * shape.hidden / std::max<std::int64_t>(shape.vocabulary, 1);
-  const std::int64_t least = std::min<std::int64_t>((shape.tokens + 1) / 2, 256);
-  const std::int64_t chunk = std::clamp<std::int64_t>(by_size, least, shape.tokens);
+// [B] of logits that a chunk of the loss may take in 16 bit.
+constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
+
+std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+// Tokens of one chunk of the loss. Every chunk's products read the whole table and its gradient,
+// and write the gradient, so chunks are as large as their logits may be.
+// In 16 bit, which GPUs alone run, that is kLogitBytes, and all chunks are about as large.
+// In fp32, which CPUs run, logits stay in the caches: they have as many elements as (n, h). A chunk
+// has at least 256 rows (or half of all) then, so that its products stay efficient.
+std::int64_t loss_chunk_tokens(const RankShape& shape, bool fp32) {
+  const std::int64_t tokens = shape.tokens;
+  const std::int64_t vocabulary = std::max<std::int64_t>(shape.vocabulary, 1);
+  if (!fp32) {
+    const std::int64_t most = std::max<std::int64_t>(kLogitBytes / (4 * vocabulary), 1);
+    const std::int64_t chunks = (tokens + most - 1) / most;
+    return chunks > 1 ? rounded_up((tokens + chunks - 1) / chunks, 128) : tokens;
+  }
+  const std::int64_t least = std::min<std::int64_t>((tokens + 1) / 2, 256);
+  const std::int64_t chunk =
+      std::clamp<std::int64_t>(tokens * shape.hidden / vocabulary, least, tokens);
   return chunk >= 256 ? chunk / 128 * 128 : chunk;
 }
 
@@ -59,7 +74,7 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.ffn = model.ffn_hidden / t;
   shape.up = matrices_up(model) * shape.ffn;
   shape.vocabulary = plan.padded_vocabulary / t;
-  shape.loss_chunk = loss_chunk_tokens(shape);
+  shape.loss_chunk = loss_chunk_tokens(shape, plan.precision.compute == ComputeType::Fp32);
   shape.experts = expert_shape(model, plan, shape);
   return shape;
 }

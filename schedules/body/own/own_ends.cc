@@ -98,7 +98,9 @@ Body head_forward(const Context& c) {
     const T mx = b.tensor("mx", H::Workspace, 4 * rows);
     const T se = b.tensor("se", H::Workspace, 8 * rows);
     const T dl = b.tensor("dl", H::Workspace, s.element * rows * s.vocabulary);
-    b.gemm(K::Logits, table, "gemm logits", rows, s.vocabulary, s.hidden, {Y}, {lg});
+    const std::int64_t others = s.element * s.hidden * (s.tokens - rows);  // of Y, of its gradient
+    b.gemm(K::Logits, table, "gemm logits", rows, s.vocabulary, s.hidden, {Y}, {lg}).bytes -=
+        others;
     if (s.tensor > 1) {
       b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
       Node& sums =
@@ -109,8 +111,10 @@ Body head_forward(const Context& c) {
       b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
     }
     b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
-    b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {dl}, {partial});
-    b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {dl, Y}, {});
+    b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {dl}, {partial})
+        .bytes -= others;
+    b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {dl, Y}, {})
+        .bytes -= others;
   }
   if (s.tensor > 1) {
     b.collective(s.gather ? K::ReduceScatter : K::AllReduce,

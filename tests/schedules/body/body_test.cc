@@ -26,17 +26,17 @@ struct Expected {
   SegmentKind segment;
   Direction direction;
   std::int64_t slab_i[2], slab_w[2], workspace[2];  // bf16, fp32
-  std::size_t nodes;
+  std::size_t nodes[2];
 };
 
 TEST(RehearseBody, HasTheSlabsAndWorkspacesOfTheExample) {
   const Expected rows[] = {
-      {SegmentKind::Layer, Direction::Forward, {16896, 33280}, {12288, 24576}, {6144, 12288}, 14},
-      {SegmentKind::Layer, Direction::Backward, {16896, 33280}, {12288, 24576}, {16640, 33024}, 19},
-      {SegmentKind::Head, Direction::Forward, {2304, 4352}, {0, 0}, {20992, 33280}, 15},
-      {SegmentKind::Head, Direction::Backward, {2304, 4352}, {0, 0}, {0, 0}, 1},
-      {SegmentKind::Embedding, Direction::Forward, {0, 0}, {0, 0}, {4096, 8192}, 3},
-      {SegmentKind::Embedding, Direction::Backward, {0, 0}, {0, 0}, {4352, 8448}, 4},
+      {SegmentKind::Layer, Direction::Forward, {16896, 33280}, {12288, 24576}, {6144, 12288}, {14, 14}},
+      {SegmentKind::Layer, Direction::Backward, {16896, 33280}, {12288, 24576}, {16640, 33024}, {19, 19}},
+      {SegmentKind::Head, Direction::Forward, {2304, 4352}, {0, 0}, {29184, 33280}, {9, 15}},
+      {SegmentKind::Head, Direction::Backward, {2304, 4352}, {0, 0}, {0, 0}, {1, 1}},
+      {SegmentKind::Embedding, Direction::Forward, {0, 0}, {0, 0}, {4096, 8192}, {3, 3}},
+      {SegmentKind::Embedding, Direction::Backward, {0, 0}, {0, 0}, {4352, 8448}, {4, 4}},
   };
   for (const Expected& row : rows) {
     for (int type = 0; type < 2; ++type) {
@@ -45,8 +45,61 @@ TEST(RehearseBody, HasTheSlabsAndWorkspacesOfTheExample) {
       EXPECT_EQ(b.saved_for_dgrad, row.slab_i[type]);
       EXPECT_EQ(b.saved_for_wgrad, row.slab_w[type]);
       EXPECT_EQ(b.workspace, row.workspace[type]);
-      EXPECT_EQ(b.nodes.size(), row.nodes);
+      EXPECT_EQ(b.nodes.size(), row.nodes[type]);
     }
+  }
+}
+
+struct Gpt2 {
+  Transformer model = example_model();
+  Plan plan = example_plan(0);
+  explicit Gpt2(ComputeType type = ComputeType::Bf16) {
+    plan.precision.compute = type;
+    model.hidden = 768;
+    model.max_positions = 1024;
+    plan.micro_batch = 32;
+    plan.sequence_length = 1024;
+    plan.tensor_parallel = 1;
+    plan.sequence_parallel = false;
+    plan.padded_vocabulary = 50304;
+  }
+  Layout layout() const { return {model, plan}; }
+};
+
+// The head of GPT-2 124M over 32 x 1024 tokens: on a GPU a gigabyte of logits at a time, in chunks
+// of one size; on a CPU what stays in caches.
+TEST(RehearseBody, CutsTheLossByTheRoomOfItsLogits) {
+  Gpt2 gpu, cpu(ComputeType::Fp32);
+  EXPECT_EQ(gpu.layout().shape.loss_chunk, 4736);  // 7 of them; 1 GiB holds 5,336 rows
+  EXPECT_EQ(cpu.layout().shape.loss_chunk, 384);
+  gpu.plan.micro_batch = 5;  // 5,120 tokens
+  EXPECT_EQ(gpu.layout().shape.loss_chunk, 5120);
+  gpu.plan.padded_vocabulary = 1 << 28;  // whose logits of one token are a gigabyte
+  EXPECT_EQ(gpu.layout().shape.loss_chunk, 128);
+}
+
+// Every chunk reads and writes the whole gradient of the table, every layer that of its weights.
+TEST(RehearseBody, ReadsAndWritesTheGradientsThatItAddsTo) {
+  const Gpt2 gpt;
+  const Layout layout = gpt.layout();
+  const std::int64_t h = 768, tokens = 32 * 1024;
+  std::int64_t tables = 0, begin = 0;
+  for (const Node& node :
+       make_rehearse_body(layout, {.segment = SegmentKind::Head, .direction = Direction::Forward})
+           .nodes) {
+    if (node.kernel != Kernel::LogitsWeight) continue;
+    const std::int64_t rows = std::min(layout.shape.loss_chunk, tokens - begin);
+    EXPECT_EQ(node.bytes, 2 * rows * (50304 + h) + 2 * 4 * 50304 * h);
+    begin += rows;
+    ++tables;
+  }
+  EXPECT_EQ(tables, 7);
+  EXPECT_EQ(begin, tokens);
+  for (const Node& node :
+       make_rehearse_body(layout, {.segment = SegmentKind::Layer, .direction = Direction::Backward})
+           .nodes) {
+    if (node.kernel != Kernel::LinearWeight || node.parameter != ParameterRole::Qkv) continue;
+    EXPECT_EQ(node.bytes, 2 * tokens * (layout.shape.qkv + h) + 2 * 4 * layout.shape.qkv * h);
   }
 }
 
