@@ -2,7 +2,7 @@
 """What bench/gpu.sh says of the files that it has: a line or a table each, with the target and whether it is reached.
 
   get FILE EXPRESSION          of r, the JSON in FILE
-  curves A B TARGET            largest relative differences of losses and of gradient norms
+  curves A B TARGET [losses]   largest relative differences of losses and of gradient norms; "losses": norms have no target
   gradients A B TARGET         checkpoints after one step: first moments, tensor by tensor, relative to the largest
   speed OURS [TORCH TIMES RATE]  tokens per second; against PyTorch's, and the targets
   overlap APART BESIDE         seconds of a step without and with overlap; the numbers are to be equal
@@ -36,10 +36,10 @@ def get(path, expression):
     return str(eval(expression, {"r": read(path)}))
 
 
-def curves(a, b, target):
+def curves(a, b, target, which=None):
     a, b = read(a), read(b)
     losses, norms = (relative(a[key], b[key]) for key in ("losses", "grad_norms"))
-    worst = losses if float(target) >= 1e-2 else max(losses, norms)  # norms of bf16 have no target
+    worst = losses if which or float(target) >= 1e-2 else max(losses, norms)  # norms of bf16 have no target
     return f"losses {losses:.1e}, norms {norms:.1e} ({reached(worst <= float(target), target)})"
 
 

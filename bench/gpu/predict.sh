@@ -8,6 +8,7 @@ run_calibration() {
   local shapes=() c
   for c in "${configurations[@]}"; do shapes+=(--scenario "$out/$c.json"); done
   rm -f "$out/machine.json"
+  wanted calibrate && alone
   REHEARSE_CUDA_ATTENTION=${REHEARSE_CUDA_ATTENTION:-say} attempt calibrate "${rehearse[@]}" calibrate --device "$asked" --quick "${shapes[@]}" -o "$out/machine.json" || return
   head -3 "$out/calibrate.out" | sed 's/^/- /' | tee -a "$piece"
   report kernels "$out/machine.json" >"$out/kernels.md"

@@ -22,6 +22,7 @@ scenario 1558m gpt2-1.5b 8 1024 14
 
 measured=' '  # configurations of this call
 measure() {  # measure PART CONFIGURATION
+  wanted "$1" && alone
   attempt "$1" "${rehearse[@]}" run "$out/$2.json" --device "$asked" --json --trace "$out/$2.measured.trace" || return
   measured="$measured$2 "
 }

@@ -19,6 +19,14 @@ Result<GpuFacts> inspect(const Device& of) {
   facts.l2_bytes = attribute(cudaDevAttrL2CacheSize);
   facts.sm_clock_mhz = attribute(cudaDevAttrClockRate) / 1e3;
   facts.memory_clock_mhz = attribute(cudaDevAttrMemoryClockRate) / 1e3;
+  // What trials freed is the pool's until it is trimmed. What is left beside buffers: the context,
+  // its kernels as far as they were called, graphs, and other processes on this device.
+  cudaMemPool_t pool{};
+  if (error == cudaSuccess && source->healthy() &&
+      cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) {
+    error = cudaDeviceSynchronize();
+    cudaMemPoolTrimTo(pool, 0);
+  }
   std::size_t free = 0, total = 0;
   if (error == cudaSuccess) error = cudaMemGetInfo(&free, &total);
   if (error != cudaSuccess) return Error{std::string("CUDA device: ") + cudaGetErrorString(error)};

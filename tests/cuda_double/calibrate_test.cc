@@ -90,6 +90,22 @@ TEST(CalibrateOnDouble, KnowsWhatTheContextTakes) {
   EXPECT_EQ(facts.value().sm_count, 132);
 }
 
+// Memory that a trial frees on its stream stays with CUDA's pool while the host only asks events.
+TEST(CalibrateOnDouble, DoesNotCountWhatTrialsFreedAsTheContexts) {
+  const Result<Backend> backend = cuda::make_backend(cuda_options());
+  ASSERT_TRUE(backend);
+  cudaStream_t stream = nullptr;
+  void* memory = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaMallocAsync(&memory, std::size_t{5} << 20, stream), cudaSuccess);
+  ASSERT_EQ(cudaFreeAsync(memory, stream), cudaSuccess);
+  while (cudaStreamQuery(stream) == cudaErrorNotReady) std::this_thread::yield();
+  const Result<GpuFacts> facts = cuda::inspect(*backend.value().device);
+  ASSERT_TRUE(facts) << facts.error().message;
+  EXPECT_EQ(facts.value().context_bytes, std::int64_t{300} << 20);
+  cudaStreamDestroy(stream);
+}
+
 // Three processes: groups of two (the third is in none) and of three.
 TEST(CalibrateOnDouble, MeasuresNcclForEveryNumberOfRanks) {
   constexpr std::int32_t kProcesses = 3;

@@ -25,7 +25,7 @@ namespace {
 std::atomic<int> devices{1};
 constexpr int kCapability = 9;
 constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs for itself
-std::atomic<size_t> allocated{0};
+std::atomic<size_t> allocated{0}, pooled{0};    // of what is allocated: freed, and kept by the pool
 std::atomic<bool> full{false};
 std::mutex sizes_mutex;
 std::map<const void*, size_t> sizes, pinned;  // of the device and of the host, by where they begin
@@ -315,11 +315,27 @@ cudaError_t cudaFree(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
+// The pool keeps what was freed until the host waits for a stream or the device, or trims it:
+// events that are only asked do not give it back.
 cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) {
   return cudaMalloc(to, bytes);
 }
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-  enqueue(stream, [=] { cudaFree(memory); });
+  enqueue(stream, [=] {
+    const size_t before = allocated.load();
+    cudaFree(memory);
+    const size_t bytes = before - allocated.load();
+    allocated += bytes;
+    pooled += bytes;
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
+  allocated -= pooled.exchange(0);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
@@ -411,6 +427,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(stream->mutex);
   stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
   rehearse::cuda_double::host_waited(stream->timeline.record());
+  allocated -= pooled.exchange(0);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -420,6 +437,7 @@ cudaError_t cudaDeviceSynchronize() {
     stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
     rehearse::cuda_double::host_waited(stream->timeline.record());
   }
+  allocated -= pooled.exchange(0);
   return cudaSuccess;
 }
 

@@ -40,6 +40,23 @@ has "kernels against the CPU:.*PASSED"
 [ -s "$work/out/again_124m.out" ] || fail "the steps that are predicted were not measured beside their calibration"
 grep -q "attention backward, another's keys" "$work/out/kernels.md" || fail "no table of kernels"
 grep -q "heads of 192 and 128," "$work/out/kernels.md" || fail "no attention of latent heads in the table of kernels"
+# The trial before everything else tells tests that cannot run from tests that fail; only these turn wgmma off. Nor do
+# tests run without their data, which are looked for where REHEARSE_ROOT says.
+has "attention's tests: .*PASSED"
+build=${BUILD:-build/release}
+REHEARSE_ROOT=$work/nowhere "$build/bin/cuda_emulated_test" >"$work/said" 2>&1
+[ $? = 2 ] && grep -q "nowhere: the tests' data" "$work/said" || fail "tests without data: $(tail -1 "$work/said")"
+mkdir -p "$work/build/bin" "$work/build/tests"
+ln -s "$(realpath "$build/tests/cuda_double")" "$work/build/tests/cuda_double"
+for code in 2 1 139; do
+  printf '#!/bin/sh\necho "the trial says $REHEARSE_ROOT"\nexit %s\n' $code >"$work/build/bin/cuda_emulated_test"
+  chmod +x "$work/build/bin/cuda_emulated_test"
+  programme BUILD="$work/build" PARTS='^cpu$' -- correct
+  case $code in
+    2) has "attention's tests cannot run\*\* \(exit 2\): the trial says $PWD" ;;
+    *) has "attention's tests fail\*\* \(exit $code\): mma.sync alone" ;;
+  esac
+done
 # Archives of calls elsewhere become one folder.
 bash bench/gpu.sh merge "$work/merged" "$work/correct.tar.gz" "$work/out.tar.gz" >/dev/null || fail "merge: $?"
 cmp -s "$work/merged/summary.md" "$work/out/summary.md" || fail "merged: $(diff "$work/merged/summary.md" "$work/out/summary.md")"
@@ -47,6 +64,8 @@ cmp -s "$work/merged/summary.md" "$work/out/summary.md" || fail "merged: $(diff 
 for stage in correct experts speed predict; do
   bash bench/gpu.sh list $stage | grep -q "nothing is dropped" || fail "$stage: $(bash bench/gpu.sh list $stage | tail -1)"
 done
+takes=$(bash bench/gpu.sh list | grep -Eo '[0-9]+ s on an H200' | cut -d' ' -f1)
+[ "$takes" -le 520 ] || fail "a call of everything takes $takes s"
 bash bench/gpu.sh list | grep -q "dropped: .*sanitizer_run" || fail "all: $(bash bench/gpu.sh list | tail -1)"
 # A group of parts without a function would be said to be unknown.
 programme SECONDS_IN_ALL=0
