@@ -23,11 +23,18 @@ namespace rehearse {
 
 struct JsonValue;
 
+// What an object holds. A template, so that it is whole wherever its value is.
+template <class Value>
+struct KeyAndValue {
+  std::string key;
+  Value value;
+};
+
 // A value that is null, a truth, an integer, a number, a text, a list or an object whose members
 // stay in the order in which they were added.
 class Json {
  public:
-  struct Member;
+  using Member = KeyAndValue<Json>;
 
   Json() = default;
   Json(std::nullptr_t) {}
@@ -100,11 +107,6 @@ class Json {
   std::string text_;
   std::vector<Json> items_;
   std::vector<Member> members_;
-};
-
-struct Json::Member {
-  std::string key;
-  Json value;
 };
 
 }  // namespace rehearse
