@@ -154,6 +154,7 @@ Result<Device> choose(const Options& options) {
   Result<exec::Backend> backend =
       device.module->make_backend({.device = device.launch.local,
                                    .type = exec::ElementType::BFloat16,
+                                   .timeout_s = CalibrateProcesses::kTimeoutS,
                                    .attention = attention.value(),
                                    .label = [](OpId) { return std::string("a kernel"); },
                                    .warn = [](const std::string& what) { print_error(what); }});

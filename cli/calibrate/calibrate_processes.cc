@@ -6,12 +6,6 @@
 #include "schedules/scenario/scenario.h"
 
 namespace rehearse::cli {
-namespace {
-
-constexpr double kTimeout = 120;  // [s] for the others to come, and of a collective
-
-}  // namespace
-
 Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
     const exec::LaunchEnvironment& launch, const exec::CudaModule& module, exec::Device& device,
     bool* printed) {
@@ -34,7 +28,7 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
   auto group = exec::ProcessGroup::join(launch, {.plan = &made->plan_,
                                                  .schedule = &made->schedule_,
                                                  .version = REHEARSE_VERSION,
-                                                 .timeout_s = kTimeout,
+                                                 .timeout_s = kTimeoutS,
                                                  .print_error = print_error});
   if (!group) {
     *printed = group.error().infeasible;
@@ -43,7 +37,7 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
   made->group_ = std::move(group).value();
   exec::StoreClient& store = made->group_->store();
   const auto share = [&](const std::string& mine) -> Result<std::string> {
-    if (launch.process != 0) return store.get("nccl", kTimeout);
+    if (launch.process != 0) return store.get("nccl", kTimeoutS);
     if (const Result<> set = store.set("nccl", mine); !set) return set.error();
     return mine;
   };
@@ -53,8 +47,7 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
       module.make_nccl(device, {.process = launch.process,
                                 .processes = launch.processes,
                                 .groups = &made->groups_,
-                                .share = share,
-                                .timeout_s = kTimeout});
+                                .share = share});
   if (!nccl) return nccl.error();
   made->nccl_ = std::move(nccl).value();
   const Result<exec::GpuFacts> after = module.inspect(device);
@@ -68,9 +61,11 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
 
 int CalibrateProcesses::failed(const std::string& message) {
   const bool waited = nccl_ != nullptr && nccl_->timed_out();
-  return group_->failed(
+  const int code = group_->failed(
       {.kind = waited ? exec::FailureReport::Kind::Timeout : exec::FailureReport::Kind::Own,
        .text = message});
+  exec::end_process_soon(code);
+  return code;
 }
 
 }  // namespace rehearse::cli

@@ -15,6 +15,7 @@ namespace rehearse::cli {
 // The processes joined at process 0's store, and NCCL among them in groups of 2, 4, ... and all.
 class CalibrateProcesses {
  public:
+  static constexpr double kTimeoutS = 120;  // for the others to come, and of a collective
   // REQUIRES: launch.processes > 1; `backend` outlives it. Error: who does not come, or what NCCL
   // says; `*printed`: another process prints the line.
   static Result<std::unique_ptr<CalibrateProcesses>> join(const exec::LaunchEnvironment& launch,

@@ -2,12 +2,15 @@
 // NCCL between processes that hold one rank each: a communicator per group instance, split from
 // one, and one for transfers; every call is enqueued on its lane's stream and returns.
 //
-// Communicators are non-blocking, so that a dead partner is an error and never a hang: while the
-// host waits for the end of a step it polls them, and one failure aborts them all.
+// Only the one that the others are split from is non-blocking: coming to be, it waits for
+// everybody. The others are blocking, because NCCL 2.23 to 2.30 begin a thread for every call of
+// one that is not (group.cc). Whatever does not come is the watchdog's: it aborts all of them at
+// once.
 #include <nccl.h>
 
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "exec/cuda/make.h"
@@ -15,7 +18,9 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr auto kPoll = std::chrono::microseconds(50);
+// A call that was told to end, until it returns.
+constexpr auto kReturn = std::chrono::seconds(5);
 
 ncclDataType_t nccl_type(ElementType type) {
   switch (type) {
@@ -33,27 +38,23 @@ class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(StreamSource& streams, const NcclOptions& options)
       : streams_(streams),
+        dog_(streams.watchdog()),
         process_(options.process),
-        processes_(options.processes),
-        timeout_s_(options.timeout_s) {}
+        processes_(options.processes) {
+    dog_.watch({.failed = [this] { return asynchronous_error(); }, .abort = [this] { abort(); }});
+  }
 
-  // Stuck kernels of a failed run end only by an abort; a sound communicator is destroyed.
+  // A sound communicator is destroyed, the others were aborted.
   ~NcclCommunicator() override {
-    streams_.watch({});
-    for (ncclComm_t comm : all_) {
-      if (broken_.empty() && streams_.healthy()) {
-        ncclCommDestroy(comm);
-      } else {
-        ncclCommAbort(comm);
-      }
-    }
+    if (dog_.dismiss()) return;
+    for (ncclComm_t comm : all_) ncclCommDestroy(comm);
   }
 
   Result<> connect(const NcclOptions& options) {
     ncclUniqueId id{};
     if (process_ == 0) {
       if (const ncclResult_t got = ncclGetUniqueId(&id); got != ncclSuccess)
-        return error("ncclGetUniqueId", got);
+        return Error{said(got, "ncclGetUniqueId")};
     }
     const Result<std::string> shared = options.share(std::string(id.internal, sizeof id.internal));
     if (!shared) return shared.error();
@@ -61,55 +62,38 @@ class NcclCommunicator final : public Communicator {
       return Error{"NCCL: the id that process 0 shared is not one"};
     std::memcpy(id.internal, shared.value().data(), sizeof id.internal);
 
+    dog_.begin([](double seconds) {
+      return "NCCL: cannot connect to the other processes: nothing goes on for " +
+             std::to_string(static_cast<std::int64_t>(seconds)) + " s";
+    });
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    Result<> done = add(&world_, [&] {
-      return ncclCommInitRankConfig(&world_, processes_, id, process_, &config);
-    });
-    if (!done) return done;
-    done =
-        add(&transfers_, [&] { return ncclCommSplit(world_, 0, process_, &transfers_, &config); });
-    if (!done) return done;
+    enter(nullptr,
+          [&] { return ncclCommInitRankConfig(&world_, processes_, id, process_, &config); });
+    keep(world_);  // it can be aborted before it is whole
+    settle(world_);
+    transfers_ = split(0, process_);
     const GroupInstances& groups = *options.groups;
     of_instance_.assign(groups.ranks.size(), nullptr);
     for (const auto& group : groups.of) {
       const GroupInstances::Place place = group[static_cast<std::size_t>(process_)];
       const bool in = place.instance >= 0;
-      ncclComm_t made = nullptr;
-      done = add(&made, [&] {
-        return ncclCommSplit(world_, in ? place.instance : NCCL_SPLIT_NOCOLOR,
-                             in ? place.member : 0, &made, &config);
-      });
-      if (!done) return done;
+      ncclComm_t made = split(in ? place.instance : NCCL_SPLIT_NOCOLOR, in ? place.member : 0);
       if (in) of_instance_[static_cast<std::size_t>(place.instance)] = made;
     }
-    return connect_edges(options);
-  }
-
-  // Polled while the host waits: the first thing that went wrong, and then all are aborted.
-  std::string failed() {
-    if (!broken_.empty()) return broken_;
-    for (ncclComm_t comm : all_) {
-      ncclResult_t state = ncclSuccess;
-      ncclCommGetAsyncError(comm, &state);
-      if (state == ncclSuccess || state == ncclInProgress) continue;
-      fail(state, comm);
-      break;
-    }
-    if (broken_.empty()) return {};
-    for (ncclComm_t comm : all_) ncclCommAbort(comm);
-    all_.clear();
-    return broken_;
+    connect_edges(options);
+    if (const std::string why = dog_.failure(); !why.empty()) return Error{why};
+    dog_.end();
+    return {};
   }
 
   std::string_view name() const override { return "nccl"; }
   std::int32_t process() const override { return process_; }
   std::int32_t processes() const override { return processes_; }
 
-  bool timed_out() const override { return !broken_.empty() || streams_.timed_out(); }
+  bool timed_out() const override { return !dog_.failure().empty(); }
 
   void collective(const Exchange& e, Done done) override {
-    if (!broken_.empty()) return done(Error{broken_});
     std::size_t me = 0;
     while (e.ranks[me] != process_) ++me;
     const ncclComm_t comm = of_instance_[static_cast<std::size_t>(e.instance)];
@@ -125,161 +109,214 @@ class NcclCommunicator final : public Communicator {
       return array + static_cast<std::int64_t>(m) * part_bytes;
     };
     const bool root = static_cast<std::size_t>(e.root) == me;
-    switch (e.kind) {
-      case OpKind::AllReduce:
-        check(ncclAllReduce(in, out, whole, type, e.maximum ? ncclMax : ncclSum, comm, stream),
-              comm);
-        break;
-      case OpKind::ReduceScatter:
-        check(
-            ncclReduceScatter(in, in == out ? at(out, me) : out, part, type, ncclSum, comm, stream),
-            comm);
-        break;
-      case OpKind::AllGather:
-      case OpKind::Unshard:
-        check(ncclAllGather(in == out ? at(in, me) : in, out, part, type, comm, stream), comm);
-        break;
-      case OpKind::Broadcast:
-        check(ncclBroadcast(in, out, whole, type, e.root, comm, stream), comm);
-        break;
-      case OpKind::Reduce:
-        check(ncclReduce(in, out, whole, type, ncclSum, e.root, comm, stream), comm);
-        break;
-      case OpKind::Gather:
-      case OpKind::Scatter:
-      case OpKind::AllToAll: {
-        check(ncclGroupStart(), comm);
-        for (std::size_t m = 0; m < e.ranks.size(); ++m) {
-          const auto peer = static_cast<int>(m);
-          const bool to_peer =
-              e.kind == OpKind::AllToAll ||
-              (e.kind == OpKind::Gather ? m == static_cast<std::size_t>(e.root) : root);
-          const bool from_peer =
-              e.kind == OpKind::AllToAll ||
-              (e.kind == OpKind::Gather ? root : m == static_cast<std::size_t>(e.root));
-          if (to_peer)
-            check(
-                ncclSend(e.kind == OpKind::Gather ? in : at(in, m), part, type, peer, comm, stream),
-                comm);
-          if (from_peer)
-            check(ncclRecv(e.kind == OpKind::Scatter ? out : at(out, m), part, type, peer, comm,
-                           stream),
-                  comm);
+    call(comm, [&]() -> ncclResult_t {
+      switch (e.kind) {
+        case OpKind::AllReduce:
+          return ncclAllReduce(in, out, whole, type, e.maximum ? ncclMax : ncclSum, comm, stream);
+        case OpKind::ReduceScatter:
+          return ncclReduceScatter(in, in == out ? at(out, me) : out, part, type, ncclSum, comm,
+                                   stream);
+        case OpKind::AllGather:
+        case OpKind::Unshard:
+          return ncclAllGather(in == out ? at(in, me) : in, out, part, type, comm, stream);
+        case OpKind::Broadcast:
+          return ncclBroadcast(in, out, whole, type, e.root, comm, stream);
+        case OpKind::Reduce:
+          return ncclReduce(in, out, whole, type, ncclSum, e.root, comm, stream);
+        case OpKind::Gather:
+        case OpKind::Scatter:
+        case OpKind::AllToAll: {
+          Grouped grouped;
+          for (std::size_t m = 0; m < e.ranks.size(); ++m) {
+            const auto peer = static_cast<int>(m);
+            const bool to_peer =
+                e.kind == OpKind::AllToAll ||
+                (e.kind == OpKind::Gather ? m == static_cast<std::size_t>(e.root) : root);
+            const bool from_peer =
+                e.kind == OpKind::AllToAll ||
+                (e.kind == OpKind::Gather ? root : m == static_cast<std::size_t>(e.root));
+            if (to_peer)
+              grouped.add(ncclSend(e.kind == OpKind::Gather ? in : at(in, m), part, type, peer,
+                                   comm, stream));
+            if (from_peer)
+              grouped.add(ncclRecv(e.kind == OpKind::Scatter ? out : at(out, m), part, type, peer,
+                                   comm, stream));
+          }
+          return grouped.end();
         }
-        check(ncclGroupEnd(), comm);
-        break;
+        case OpKind::Send: {  // round the ring
+          Grouped grouped;
+          const std::size_t next = (me + 1) % e.ranks.size();
+          const std::size_t last = (me + e.ranks.size() - 1) % e.ranks.size();
+          grouped.add(ncclSend(in, whole, type, static_cast<int>(next), comm, stream));
+          grouped.add(ncclRecv(out, whole, type, static_cast<int>(last), comm, stream));
+          return grouped.end();
+        }
+        default:
+          return ncclInvalidArgument;
       }
-      case OpKind::Send: {  // round the ring
-        const std::size_t next = (me + 1) % e.ranks.size();
-        const std::size_t last = (me + e.ranks.size() - 1) % e.ranks.size();
-        check(ncclGroupStart(), comm);
-        check(ncclSend(in, whole, type, static_cast<int>(next), comm, stream), comm);
-        check(ncclRecv(out, whole, type, static_cast<int>(last), comm, stream), comm);
-        check(ncclGroupEnd(), comm);
-        break;
-      }
-      default:
-        broken_ = "NCCL: no such exchange";
-        break;
-    }
+    });
     finish(done);
   }
   void send(Lane from, std::int32_t to_rank, std::uint64_t, std::span<const std::byte> data,
             Done done) override {
-    if (broken_.empty()) {
-      check(
-          ncclSend(data.data(), data.size(), ncclInt8, to_rank, transfers_, streams_.stream(from)),
-          transfers_);
-    }
+    call(transfers_, [&] {
+      return ncclSend(data.data(), data.size(), ncclInt8, to_rank, transfers_,
+                      streams_.stream(from));
+    });
     finish(done);
   }
   void receive(Lane to, std::int32_t from_rank, std::uint64_t, std::span<std::byte> data,
                Done done) override {
-    if (broken_.empty()) {
-      check(
-          ncclRecv(data.data(), data.size(), ncclInt8, from_rank, transfers_, streams_.stream(to)),
-          transfers_);
-    }
+    call(transfers_, [&] {
+      return ncclRecv(data.data(), data.size(), ncclInt8, from_rank, transfers_,
+                      streams_.stream(to));
+    });
     finish(done);
   }
 
  private:
-  static Error error(std::string_view what, ncclResult_t result) {
-    return Error{"NCCL: " + std::string(what) + ": " + ncclGetErrorString(result)};
+  // Calls that NCCL takes as one.
+  class Grouped {
+   public:
+    Grouped() : first_(ncclGroupStart()) {}
+    void add(ncclResult_t result) {
+      if (good(first_)) first_ = result;
+    }
+    ncclResult_t end() {
+      add(ncclGroupEnd());
+      return first_;
+    }
+
+   private:
+    ncclResult_t first_;
+  };
+
+  static bool good(ncclResult_t result) {
+    return result == ncclSuccess || result == ncclInProgress;
+  }
+  static std::string said(ncclResult_t result, const std::string& more) {
+    return std::string("NCCL: ") + ncclGetErrorString(result) +
+           (more.empty() ? more : " (" + more + ")");
+  }
+  static std::string said(ncclResult_t result, ncclComm_t comm) {
+    const char* more = comm == nullptr ? nullptr : ncclGetLastError(comm);
+    return said(result, std::string(more == nullptr ? "" : more));
   }
 
-  // A communicator comes to be while other processes do the same. Until then world_ is under way
-  // and takes no other call, whatever this one returned: ncclCommSplit of NCCL 2.28.9 says success
-  // at once (init.cc: it drops its group's ncclInProgress), and writes *comm only in the end.
-  template <class Make>
-  Result<> add(ncclComm_t* comm, const Make& make) {
-    ncclResult_t result = make();
-    if (result == ncclSuccess || result == ncclInProgress) result = settle(world_);
-    if (result != ncclSuccess) return error("cannot connect to the other processes", result);
-    if (*comm != nullptr) all_.push_back(*comm);
+  // By the watchdog: the first communicator that reports an error.
+  std::string asynchronous_error() {
+    const std::scoped_lock lock(list_);
+    for (ncclComm_t comm : all_) {
+      ncclResult_t state = ncclSuccess;
+      ncclCommGetAsyncError(comm, &state);
+      if (!good(state)) return said(state, comm);
+    }
     return {};
   }
-  // Until a non-blocking call has been carried out, or the timeout.
-  ncclResult_t settle(ncclComm_t comm) const {
-    const Clock::time_point begin = Clock::now();
-    ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress) {
-      if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess)
-        return asked;
-      if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s_)
-        return ncclRemoteError;
-      if (state == ncclInProgress) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  // By the watchdog. Kernels of one communicator may wait behind those of another, so that aborting
+  // one after the other could wait for ever: in a group the first call of each only tells its
+  // kernels, and a call that the host is in, to end. What they use is freed when the group ends:
+  // not before the host is out of its call.
+  void abort() {
+    std::vector<ncclComm_t> all;
+    {
+      const std::scoped_lock lock(list_);
+      all = all_;
     }
-    return state;
+    ncclGroupStart();
+    for (auto comm = all.rbegin(); comm != all.rend(); ++comm) ncclCommAbort(*comm);
+    if (!calls_.try_lock_for(kReturn)) return;
+    ncclGroupEnd();
+    calls_.unlock();
   }
-  void fail(ncclResult_t result, ncclComm_t comm) {
-    if (!broken_.empty()) return;
-    broken_ = std::string("NCCL: ") + ncclGetErrorString(result);
-    const char* more = ncclGetLastError(comm);
-    if (more != nullptr && *more != '\0') broken_ += std::string(" (") + more + ")";
+
+  // A call of the host, unless something has failed.
+  template <class Make>
+  ncclResult_t enter(ncclComm_t comm, const Make& make) {
+    const std::scoped_lock lock(calls_);
+    if (!dog_.failure().empty()) return ncclRemoteError;
+    const ncclResult_t result = make();
+    if (!good(result)) dog_.fail(said(result, comm));
+    return result;
   }
-  void check(ncclResult_t result, ncclComm_t comm) {
-    if (result == ncclInProgress) result = settle(comm);
-    if (result != ncclSuccess) fail(result, comm);
+  template <class Make>
+  void call(ncclComm_t comm, const Make& make) {
+    if (enter(comm, make) == ncclInProgress) settle(comm);
+    streams_.progressed();
+  }
+  void keep(ncclComm_t comm) {
+    const std::scoped_lock lock(list_);
+    if (comm != nullptr) all_.push_back(comm);
+  }
+  // Until a communicator is no longer under way, which takes no other call meanwhile.
+  void settle(ncclComm_t comm) {
+    ncclResult_t state = ncclInProgress;
+    while (true) {
+      enter(comm, [&] {
+        ncclCommGetAsyncError(comm, &state);
+        return state;
+      });
+      if (state != ncclInProgress || !dog_.failure().empty()) return;
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+  // Null for who is in none of the parts. ncclCommSplit of NCCL 2.28.9 returns success while world_
+  // is under way (init.cc: it drops its group's ncclInProgress), and writes `made` in the end.
+  ncclComm_t split(int color, int key) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    ncclComm_t made = nullptr;
+    call(world_, [&] { return ncclCommSplit(world_, color, key, &made, &config); });
+    settle(world_);
+    keep(made);
+    return made;
   }
   void finish(const Done& done) const {
-    done(broken_.empty() ? Result<>() : Result<>(Error{broken_}));
+    const std::string why = dog_.failure();
+    done(why.empty() ? Result<>() : Result<>(Error{why}));
   }
 
   // A byte over every edge, one after another in the same order everywhere: connections that NCCL
   // makes lazily are made before step 0, and in no order that could block.
-  Result<> connect_edges(const NcclOptions& options) {
+  void connect_edges(const NcclOptions& options) {
     void* byte = nullptr;
-    if (cudaMalloc(&byte, 1) != cudaSuccess)
-      return Error{"no GPU memory to connect to other processes"};
     cudaStream_t stream = nullptr;
-    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const auto checked = [&](cudaError_t error, const char* what) {
+      if (error == cudaSuccess) return true;
+      dog_.fail(std::string("NCCL: cannot connect to the other processes: ") + what + ": " +
+                cudaGetErrorString(error));
+      return false;
+    };
+    if (!checked(cudaMalloc(&byte, 1), "cudaMalloc") ||
+        !checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate"))
+      return;
     for (const auto& [from, to] : options.edges) {
-      if (from == process_) check(ncclSend(byte, 1, ncclInt8, to, transfers_, stream), transfers_);
-      if (to == process_) check(ncclRecv(byte, 1, ncclInt8, from, transfers_, stream), transfers_);
-      if (!broken_.empty()) break;
+      call(transfers_, [&, from = from, to = to] {
+        if (from == process_) return ncclSend(byte, 1, ncclInt8, to, transfers_, stream);
+        if (to == process_) return ncclRecv(byte, 1, ncclInt8, from, transfers_, stream);
+        return ncclSuccess;
+      });
     }
-    const Clock::time_point begin = Clock::now();
-    while (broken_.empty() && cudaStreamQuery(stream) == cudaErrorNotReady) {
-      if (std::string why = failed(); !why.empty()) break;
-      if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s_) {
-        broken_ = "NCCL: connecting to the other processes timed out";
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    cudaError_t state = cudaErrorNotReady;
+    while (state == cudaErrorNotReady && dog_.failure().empty()) {
+      state = cudaStreamQuery(stream);
+      if (state == cudaErrorNotReady) std::this_thread::sleep_for(kPoll);
     }
-    if (!broken_.empty()) return Error{broken_};
+    if (!dog_.failure().empty()) return;  // the stream may be stuck
+    if (!checked(state, "cudaStreamQuery")) return;
     cudaStreamDestroy(stream);
     cudaFree(byte);
-    return {};
   }
 
   StreamSource& streams_;
+  Watchdog& dog_;
   std::int32_t process_, processes_;
-  double timeout_s_;
   ncclComm_t world_ = nullptr, transfers_ = nullptr;
   std::vector<ncclComm_t> of_instance_;
+  std::timed_mutex calls_;       // the host is inside NCCL
+  std::mutex list_;              // of all_
   std::vector<ncclComm_t> all_;  // in the order in which they were made
-  std::string broken_;           // the first error; afterwards nothing is issued
 };
 
 }  // namespace
@@ -290,7 +327,6 @@ Result<std::unique_ptr<Communicator>> make_nccl(Device& device, const NcclOption
   auto made = std::make_unique<NcclCommunicator>(*streams, options);
   const Result<> connected = made->connect(options);
   if (!connected) return connected.error();
-  streams->watch([communicator = made.get()] { return communicator->failed(); });
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

@@ -19,7 +19,11 @@ Error no_memory(const std::string& what, std::int32_t rank, std::int64_t bytes, 
 }  // namespace
 
 CudaDevice::CudaDevice(const CudaOptions& options, std::string name)
-    : options_(options), name_(std::move(name)), graphs_(options.graphs), streams_(options.label) {}
+    : options_(options),
+      name_(std::move(name)),
+      graphs_(options.graphs),
+      streams_(options.label),
+      watchdog_(options.timeout_s, options.stuck) {}
 
 CudaDevice::~CudaDevice() {
   if (healthy_) cudaDeviceSynchronize();
@@ -61,6 +65,7 @@ void CudaDevice::read(void* to, const std::byte* from, std::int64_t bytes) {
 void CudaDevice::begin_step() {
   graphs_.begin_step();
   streams_.begin_step();
+  watchdog_.begin([this](double seconds) { return streams_.late(seconds); });
 }
 
 bool CudaDevice::launch_graph(Lane lane, OpId op) {
@@ -88,10 +93,16 @@ void CudaDevice::say_without_graph(OpId op) {
 }
 
 Result<> CudaDevice::end_step() {
-  const Result<> finished =
-      streams_.finish(options_.timeout_s, [this] { return failed_ ? failed_() : std::string(); });
+  const Result<> finished = streams_.finish([this](bool more) {
+    if (more) watchdog_.progressed();
+    return watchdog_.failure();
+  });
   healthy_ = static_cast<bool>(finished);
-  if (!finished) return finished;
+  if (!finished) {
+    watchdog_.fail(finished.error().message);
+    return finished;
+  }
+  watchdog_.end();
   buffers_.end_step();
   for (const auto& [host, staged] : offloads_)
     std::memcpy(host, staged.first->data(), size(staged.second));

@@ -34,6 +34,7 @@ class CudaDevice final : public Device, public StreamSource {
   void begin_step() override;
   void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
     streams_.begin(lane, op, waits);
+    progressed();
   }
   void end(Lane lane, OpId op) override { streams_.end(lane, op); }
   void order(Lane lane, Lane after) override { streams_.order(lane, after); }
@@ -57,10 +58,12 @@ class CudaDevice final : public Device, public StreamSource {
   // --- StreamSource: what the NCCL communicator enqueues on ------------------
   cudaStream_t stream(Lane lane) override { return streams_.of(lane); }
   void check(int error, std::string_view what) override { streams_.check(error, what); }
-  void watch(std::function<std::string()> failed) override { failed_ = std::move(failed); }
-  bool healthy() const override { return healthy_; }
-  bool timed_out() const override { return streams_.timed_out(); }
   std::int64_t held_bytes() const override;
+  Watchdog& watchdog() override { return watchdog_; }
+  void progressed() override {
+    streams_.look();
+    watchdog_.progressed();
+  }
 
   // --- for the kernels ---------------------------------------------------------
   Buffers& buffers() { return buffers_; }
@@ -80,11 +83,11 @@ class CudaDevice final : public Device, public StreamSource {
   std::map<const void*, std::unique_ptr<PinnedMemory>> pinned_;
   // host address: what arrives there at the end of this step, and how much
   std::map<void*, std::pair<PinnedMemory*, std::int64_t>> offloads_;
-  std::function<std::string()> failed_;
   Graphs graphs_;
   bool said_without_graph_ = false;
   Buffers buffers_{streams_};
-  Streams streams_;  // goes first: after a failed step its work may still use all of the above
+  Streams streams_;    // goes before: after a failed step its work may still use all of the above
+  Watchdog watchdog_;  // goes first: it asks the streams
 };
 
 }  // namespace rehearse::exec::cuda

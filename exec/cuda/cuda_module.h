@@ -27,6 +27,9 @@ struct CudaOptions {
   std::function<std::string(OpId)> label;  // of an op, for errors
   // Says once what goes on, but slower than it could; may be null.
   std::function<void(const std::string&)> warn;
+  // The run has failed so, and its host does not come back from a call: reports it and ends the
+  // process. From another thread; may be null.
+  std::function<void(const std::string&)> stuck;
 };
 
 // What NCCL needs to know of the run. Every process holds the ranks [process * n, (process + 1) *
@@ -38,11 +41,10 @@ struct NcclOptions {
   std::vector<std::pair<std::int32_t, std::int32_t>> edges;
   // Gives process 0's bytes to every process (rendezvous of the id). Error: a partner is gone.
   std::function<Result<std::string>(const std::string& mine)> share;
-  double timeout_s = 600;
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 6;
+  static constexpr int kVersion = 7;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "exec/cuda/cuda_module.h"
+#include "exec/cuda/watchdog.h"
 
 namespace rehearse::exec::cuda {
 
@@ -19,12 +20,9 @@ class StreamSource {
   virtual ~StreamSource() = default;
   virtual cudaStream_t stream(Lane lane) = 0;
   virtual void check(int error, std::string_view what) = 0;
-  // False after a step that failed: kernels may still be stuck on the device.
-  virtual bool healthy() const = 0;
-  virtual bool timed_out() const = 0;           // an op of that step took too long
   virtual std::int64_t held_bytes() const = 0;  // of the device's memory
-  // Asked while the host waits for the end of a step: a non-empty answer ends the step with it.
-  virtual void watch(std::function<std::string()> failed) = 0;
+  virtual Watchdog& watchdog() = 0;
+  virtual void progressed() = 0;  // more of a step is issued
 };
 
 Result<std::int32_t> devices();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/streams.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 namespace rehearse::exec::cuda {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::microseconds(20);
 
@@ -61,7 +60,10 @@ Streams::TrackState& Streams::opened(Lane lane) {
 
 Streams::OpEvents& Streams::events_of(std::int32_t rank, OpId op) {
   auto& of_rank = events_[static_cast<std::size_t>(rank - first_)];
-  if (of_rank.size() <= op.index()) of_rank.resize(op.index() + 1);
+  if (of_rank.size() <= op.index()) {
+    const std::scoped_lock lock(mutex_);
+    of_rank.resize(op.index() + 1);
+  }
   OpEvents& events = of_rank[op.index()];
   if (events.start == nullptr) {  // in the first step alone
     check(cudaEventCreate(&events.start), "cudaEventCreate");
@@ -73,9 +75,17 @@ Streams::OpEvents& Streams::events_of(std::int32_t rank, OpId op) {
 // The last step has been waited for: every stream starts from the base event.
 void Streams::begin_step() {
   check(cudaEventRecord(base_, lanes_.front().tracks.front().stream), "cudaEventRecord");
+  {
+    const std::scoped_lock lock(mutex_);
+    for (LaneState& lane : lanes_) {
+      lane.issued.clear();
+      lane.ended = 0;
+    }
+    for (auto& rank : events_) {
+      for (OpEvents& op : rank) op.ended = false;
+    }
+  }
   for (LaneState& lane : lanes_) {
-    lane.issued.clear();
-    lane.ended = 0;
     check(cudaStreamWaitEvent(lane.tracks.front().stream, base_, 0), "cudaStreamWaitEvent");
   }
 }
@@ -84,12 +94,15 @@ void Streams::begin(Lane lane, OpId op, std::span<const OpId> waits) {
   for (const OpId wait : waits) {
     check(cudaStreamWaitEvent(of(lane), events_of(lane.rank, wait).end, 0), "cudaStreamWaitEvent");
   }
-  lane_of(lane).issued.push_back(op.value);
   check(cudaEventRecord(events_of(lane.rank, op).start, of(lane)), "cudaEventRecord");
+  const std::scoped_lock lock(mutex_);
+  lane_of(lane).issued.push_back({op, waits});
 }
 
 void Streams::end(Lane lane, OpId op) {
   check(cudaEventRecord(events_of(lane.rank, op).end, of(lane)), "cudaEventRecord");
+  const std::scoped_lock lock(mutex_);
+  lane_of(lane).issued.back().whole = true;
 }
 
 void Streams::order(Lane lane, Lane after) {
@@ -99,52 +112,61 @@ void Streams::order(Lane lane, Lane after) {
   check(cudaStreamWaitEvent(then.stream, before.met, 0), "cudaStreamWaitEvent");
 }
 
-// The first op that has begun and not ended; what waits for it on other lanes has not begun.
-std::string Streams::late(double seconds) {
-  const std::string after = " after " + std::to_string(static_cast<std::int64_t>(seconds)) + " s";
-  std::string waiting;
+Streams::Seen Streams::look() {
+  Seen seen;
+  for (std::size_t k = 0; k < lanes_.size(); ++k) {
+    LaneState& lane = lanes_[k];
+    const auto rank = first_ + static_cast<std::int32_t>(k / kNumStreams);
+    while (lane.ended < lane.issued.size()) {
+      const OpId op = lane.issued[lane.ended].op;
+      OpEvents& events = events_of(rank, op);
+      // Until its end is recorded, the event speaks of the last step.
+      const cudaError_t state =
+          lane.issued[lane.ended].whole ? cudaEventQuery(events.end) : cudaErrorNotReady;
+      if (state != cudaSuccess) {
+        seen.open = true;
+        if (state == cudaErrorNotReady) break;
+        check(state, "rank " + std::to_string(rank) + ": " + label_(op));
+        return seen;
+      }
+      const std::scoped_lock lock(mutex_);
+      events.ended = true;
+      ++lane.ended;
+      seen.more = true;
+    }
+  }
+  return seen;
+}
+
+std::string Streams::late(double seconds) const {
+  const std::scoped_lock lock(mutex_);
   for (std::size_t k = 0; k < lanes_.size(); ++k) {
     const LaneState& lane = lanes_[k];
     if (lane.ended == lane.issued.size()) continue;
-    const OpId op{lane.issued[lane.ended]};
-    const auto rank = first_ + static_cast<std::int32_t>(k / kNumStreams);
-    const std::string said = "rank " + std::to_string(rank) + " timed out in " + label_(op) + after;
-    if (cudaEventQuery(events_of(rank, op).start) == cudaSuccess) return said;
-    if (waiting.empty()) waiting = said;
+    const Issued& head = lane.issued[lane.ended];
+    const auto& ops = events_[k / kNumStreams];
+    if (!std::ranges::all_of(head.waits, [&](OpId wait) { return ops[wait.index()].ended; }))
+      continue;
+    return "rank " + std::to_string(first_ + static_cast<std::int32_t>(k / kNumStreams)) +
+           " timed out in " + label_(head.op) + " after " +
+           std::to_string(static_cast<std::int64_t>(seconds)) + " s";
   }
-  return waiting;
+  return "timed out: the host issues nothing for " +
+         std::to_string(static_cast<std::int64_t>(seconds)) + " s";
 }
 
-Result<> Streams::finish(double timeout_s, const std::function<std::string()>& failed) {
-  if (!error_.empty()) return Error{error_};
-  Clock::time_point progress = Clock::now();
-  bool open = true;
-  while (open) {
-    open = false;
-    for (std::size_t k = 0; k < lanes_.size(); ++k) {
-      LaneState& lane = lanes_[k];
-      const auto rank = first_ + static_cast<std::int32_t>(k / kNumStreams);
-      while (lane.ended < lane.issued.size()) {
-        const cudaError_t state = cudaEventQuery(events_of(rank, {lane.issued[lane.ended]}).end);
-        if (state == cudaErrorNotReady) {
-          open = true;
-          break;
-        }
-        check(state, label_({lane.issued[lane.ended]}));
-        if (!error_.empty()) return Error{"rank " + std::to_string(rank) + ": " + error_};
-        ++lane.ended;
-        progress = Clock::now();
-      }
-    }
-    if (!open) break;
-    if (std::string why = failed(); !why.empty()) return Error{std::move(why)};
-    const double waited = std::chrono::duration<double>(Clock::now() - progress).count();
-    if (waited > timeout_s) {
-      timed_out_ = true;
-      return Error{late(waited)};
-    }
+Result<> Streams::finish(const std::function<std::string(bool more)>& go_on) {
+  while (true) {
+    const Seen seen = look();
+    if (!error_.empty()) return Error{error_};
+    if (!seen.open) break;
+    if (std::string why = go_on(seen.more); !why.empty()) return Error{std::move(why)};
     std::this_thread::sleep_for(kPoll);
   }
+  for (const LaneState& lane : lanes_) {
+    check(cudaStreamSynchronize(lane.tracks.front().stream), "cudaStreamSynchronize");
+  }
+  if (!error_.empty()) return Error{error_};
   return {};
 }
 

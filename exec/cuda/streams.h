@@ -5,7 +5,8 @@
 // A track's stream is made when it is first used. Collectives beside bodies have the highest
 // priority: their blocks are placed before those of kernels that have begun.
 //
-// Nothing here synchronises the device but finish(), at the end of a step.
+// Nothing here synchronises the device but finish(), at the end of a step. What is seen to have
+// ended on the way there orders nothing: it is kept for late(), which asks the device for nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,15 +39,21 @@ class Streams {
   cudaStream_t of(Lane lane) { return opened(lane).stream; }
 
   void begin_step();
-  // The lane waits for ops of its rank, then notes when it begins.
+  // The lane waits for ops of its rank, then notes when it begins. `waits` lives until end_step.
   void begin(Lane lane, OpId op, std::span<const OpId> waits);
   void end(Lane lane, OpId op);
   // What was issued on `lane` so far happens before what is issued on `after` from now on.
   void order(Lane lane, Lane after);
-  // Waits for everything issued since begin_step. `failed`: asked now and then, non-empty ends the
-  // wait. Error: what the device says, or the first op that took longer than `timeout_s`, by rank.
-  Result<> finish(double timeout_s, const std::function<std::string()>& failed);
-  bool timed_out() const { return timed_out_; }  // the last finish() did
+  // Notes what has ended. Open: something has not, or nobody knows because of an error.
+  struct Seen {
+    bool open = false, more = false;  // than was known
+  };
+  Seen look();
+  // Waits for everything issued since begin_step. `go_on`: told now and then whether more has
+  // ended, non-empty ends the wait. Error: that, or what the device says.
+  Result<> finish(const std::function<std::string(bool more)>& go_on);
+  // The op that has begun and not ended, as far as seen. From any thread.
+  std::string late(double seconds) const;
   // When an op of the last step ran [ns since begin_step].
   void times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) const;
 
@@ -59,13 +67,19 @@ class Streams {
     cudaStream_t stream = nullptr;
     cudaEvent_t met = nullptr;  // order(): re-recorded each time
   };
+  struct Issued {
+    OpId op;
+    std::span<const OpId> waits;
+    bool whole = false;  // its end is issued too
+  };
   struct LaneState {
     std::array<TrackState, kTracks> tracks;
-    std::vector<std::int32_t> issued;  // ops of this step, in order
-    std::size_t ended = 0;             // of these, seen to have ended
+    std::vector<Issued> issued;  // in this step, in order
+    std::size_t ended = 0;       // of these, seen to have ended
   };
   struct OpEvents {
     cudaEvent_t start = nullptr, end = nullptr;
+    bool ended = false;  // seen in this step
   };
   const LaneState& lane_of(Lane lane) const {
     return lanes_[static_cast<std::size_t>(lane.rank - first_) * kNumStreams +
@@ -76,15 +90,13 @@ class Streams {
   }
   TrackState& opened(Lane lane);
   OpEvents& events_of(std::int32_t rank, OpId op);
-  std::string late(double seconds);
-
   std::function<std::string(OpId)> label_;
   std::int32_t first_ = 0;
   std::vector<LaneState> lanes_;               // rank * kNumStreams + stream
   std::vector<std::vector<OpEvents>> events_;  // by rank, by op of the schedule
   cudaEvent_t base_ = nullptr;
   std::string error_;
-  bool timed_out_ = false;
+  mutable std::mutex mutex_;  // of `issued` and `ended`, against late()
 };
 
 }  // namespace rehearse::exec::cuda

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "exec/processes/abort_notice.h"
@@ -29,6 +30,7 @@ constexpr double kAttributionS = 3;  // how long the judgement over a reported f
 constexpr double kEndS = 4;          // from the end of the run to the end of a process that hangs
 constexpr double kJoinS = 300;
 constexpr double kGoodbyeS = 30;
+constexpr auto kTearDown = std::chrono::seconds(10);  // end_process_soon()
 
 constexpr const char* kLostRun = "rehearse-lost-";     // files of first_to_tell()
 constexpr auto kLostRunStays = std::chrono::hours(1);  // nobody comes later than that
@@ -65,6 +67,13 @@ void forget_lost_runs() {
 }
 
 }  // namespace
+
+void end_process_soon(int code) {
+  std::thread([code] {
+    std::this_thread::sleep_for(kTearDown);
+    _exit(code);
+  }).detach();
+}
 
 struct ProcessGroup::Impl {
   LaunchEnvironment launch;

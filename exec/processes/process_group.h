@@ -20,6 +20,10 @@
 
 namespace rehearse::exec {
 
+// What a process that has reported its failure still tears down may wait for ever, for a device or
+// for a partner: ten seconds from now it ends with `code`, wherever it is.
+void end_process_soon(int code);
+
 class ProcessGroup {
  public:
   struct Options {

@@ -52,9 +52,10 @@ Result<std::string> RunDevice::gpu_name() const {
   return facts.value().name;
 }
 
-Result<Backend> RunDevice::make_backend(const Plan& plan, const Schedule& schedule,
-                                        std::int32_t local, double timeout_s,
-                                        const std::function<void(const std::string&)>& warn) const {
+Result<Backend> RunDevice::make_backend(
+    const Plan& plan, const Schedule& schedule, std::int32_t local, double timeout_s,
+    const std::function<void(const std::string&)>& warn,
+    const std::function<void(const std::string&)>& stuck) const {
   if (!cuda()) return make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
@@ -66,13 +67,13 @@ Result<Backend> RunDevice::make_backend(const Plan& plan, const Schedule& schedu
                                 .graphs = graphs == nullptr || std::string_view(graphs) != "0",
                                 .attention = attention.value(),
                                 .label = [&schedule](OpId op) { return op_label(schedule, op); },
-                                .warn = warn});
+                                .warn = warn,
+                                .stuck = stuck});
 }
 
 Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
     Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
-    std::int32_t processes, double timeout_s,
-    std::function<Result<std::string>(const std::string&)> share) const {
+    std::int32_t processes, std::function<Result<std::string>(const std::string&)> share) const {
   if (plan.gpus() != processes) {
     return Error{"NCCL wants a process per rank: " + std::to_string(plan.gpus()) + " ranks in " +
                  std::to_string(processes) + " processes"};
@@ -83,8 +84,7 @@ Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
                                      .processes = processes,
                                      .groups = &groups,
                                      .edges = transfer_edges(schedule, mesh),
-                                     .share = std::move(share),
-                                     .timeout_s = timeout_s});
+                                     .share = std::move(share)});
 }
 
 }  // namespace rehearse::exec

@@ -34,16 +34,18 @@ class RunDevice {
   // REQUIRES: cuda(), and `backend` came from make_backend.
   Result<GpuFacts> inspect(const Device& device) const { return module_->inspect(device); }
 
-  // `local`: number of this process on its machine; `warn` takes a line that is no error.
+  // `local`: number of this process on its machine; `warn` takes a line that is no error; `stuck`:
+  // CudaOptions::stuck.
   // REQUIRES: schedule outlives the backend.
   Result<Backend> make_backend(const Plan& plan, const Schedule& schedule, std::int32_t local,
                                double timeout_s,
-                               const std::function<void(const std::string&)>& warn) const;
+                               const std::function<void(const std::string&)>& warn,
+                               const std::function<void(const std::string&)>& stuck) const;
   // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes
   // that hold more than one rank, or a partner that does not come.
   Result<std::unique_ptr<Communicator>> make_nccl(
       Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
-      std::int32_t processes, double timeout_s,
+      std::int32_t processes,
       std::function<Result<std::string>(const std::string&)> share) const;
 
  private:

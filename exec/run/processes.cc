@@ -175,6 +175,7 @@ Result<> Processes::gather(const Interpreter& process, Measurement& measurement)
 int Processes::fail(const std::string& message, int code) {
   if (!group_) {
     if (!others_fault_) say_(message);
+    end_process_soon(code);
     return code;
   }
   using Kind = FailureReport::Kind;
@@ -192,7 +193,9 @@ int Processes::fail(const std::string& message, int code) {
         break;
     }
   }
-  return group_->failed({.kind = kind, .rank = -1, .exit_code = code, .text = message});
+  const int ends = group_->failed({.kind = kind, .rank = -1, .exit_code = code, .text = message});
+  end_process_soon(ends);
+  return ends;
 }
 
 bool Processes::leave() {

@@ -62,7 +62,7 @@ class Processes {
   // What fail() is told next may be another process's fault: if one is dead or silent, it is named.
   void suspect_others() { others_fault_ = true; }
   // The run fails here, or ends here for another's fault. Prints (alone), or reports it for the one
-  // line that names the culprit. Returns the exit code.
+  // line that names the culprit. Returns the exit code, with which the process ends soon.
   int fail(const std::string& message, int code);
   // All is done here. False: another process did not finish, and it is said.
   bool leave();

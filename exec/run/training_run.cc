@@ -2,6 +2,7 @@
 #include "exec/run/training_run.h"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,6 +16,8 @@
 
 namespace rehearse::exec {
 namespace {
+
+constexpr int kRunFailed = 3;  // the command's exit code
 
 Error failed_here(const std::string& message) {
   return {.message = message, .machine = true};
@@ -115,13 +118,17 @@ Result<> TrainingRun::open_device() {
   const Plan& plan = scenario_.plan;
   malloc_trim(0);  // what reading and lowering needed
   Result<Backend> backend =
-      device_.make_backend(plan, schedule_, all_.local(), options_.timeout_s, options_.say);
+      device_.make_backend(plan, schedule_, all_.local(), options_.timeout_s, options_.say,
+                           [this](const std::string& why) {
+                             all_.suspect_others();
+                             _exit(all_.fail(options_.name + ": " + why, kRunFailed));
+                           });
   if (!backend) return failed_here(options_.name + ": " + backend.error().message);
   backend_ = std::move(backend).value();
   if (device_.cuda() && all_.count() > 1) {
-    Result<std::unique_ptr<Communicator>> nccl = device_.make_nccl(
-        *backend_.device, plan, schedule_, all_.number(), all_.count(), options_.timeout_s,
-        [this](const std::string& own) { return all_.share(own); });
+    Result<std::unique_ptr<Communicator>> nccl =
+        device_.make_nccl(*backend_.device, plan, schedule_, all_.number(), all_.count(),
+                          [this](const std::string& own) { return all_.share(own); });
     if (!nccl) return failed_here(options_.name + ": " + nccl.error().message);
     nccl_ = std::move(nccl).value();
   }

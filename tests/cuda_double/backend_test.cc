@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's host logic on a double: no GPU, no claim about kernels or speed. Whatever
 // order the double's streams run in, events make the result that of the CPU, bit for bit.
-#include <thread>
-
-#include "tests/cuda_double/prepared.h"
+#include "tests/cuda_double/processes.h"
 
 namespace rehearse::exec {
 namespace {
@@ -139,86 +137,6 @@ TEST(Graphs, ThatCannotBeCapturedAreDoneWithout) {
   }
 }
 
-// ---- NCCL's double: one "process" is a thread that holds one rank -----------
-
-struct Shared {  // the store of the run
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::string id;
-};
-
-struct Outcome {
-  std::vector<double> losses;
-  std::string error;
-};
-
-// What a process does beside training: a fault, if it is its turn.
-using Sabotage =
-    std::function<void(std::int32_t process, std::int64_t step, Communicator&, Device&)>;
-
-// `ended`: a process has its outcome, and is not torn down yet.
-std::vector<Outcome> train_with_nccl(
-    Prepared& p, double timeout_s, const Sabotage& sabotage = nullptr, std::int32_t absent = -1,
-    const std::function<void()>& ended = [] {}) {
-  const Mesh mesh(p.plan);
-  const GroupInstances groups(p.schedule, mesh);
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
-  Shared shared;
-  std::vector<std::thread> processes;
-  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
-    processes.emplace_back([&, r] {
-      Outcome& out = outcomes[static_cast<std::size_t>(r)];
-      Result<Backend> backend = cuda::make_backend(cuda_options(p, timeout_s));
-      NcclOptions options{.process = r,
-                          .processes = mesh.ranks(),
-                          .groups = &groups,
-                          .edges = transfer_edges(p.schedule, mesh),
-                          .timeout_s = timeout_s};
-      options.share = [&](const std::string& mine) -> Result<std::string> {
-        std::unique_lock lock(shared.mutex);
-        if (r == 0) {
-          shared.id = mine;
-          shared.changed.notify_all();
-        }
-        shared.changed.wait(lock, [&] { return !shared.id.empty(); });
-        return shared.id;
-      };
-      Result<std::unique_ptr<Communicator>> nccl =
-          cuda::make_nccl(*backend.value().device, options);
-      if (!nccl) {
-        out.error = nccl.error().message;
-        return;
-      }
-      const auto made = Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(),
-                                            {.communicator = nccl.value().get()});
-      if (!made) {
-        out.error = made.error().message;
-        return;
-      }
-      Interpreter& process = *made.value();
-      process.initialise(initial_values(p.scenario.model, p.scenario.train.seed));
-      const Result<Data> data =
-          Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
-      for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
-        if (sabotage) sabotage(r, step, *nccl.value(), *backend.value().device);
-        if (r == absent && step == 1) return;  // dead
-        load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
-        const auto ran = process.run({.step = step,
-                                      .learning_rate = p.scenario.train.learning_rate,
-                                      .train = p.scenario.train});
-        if (!ran) {
-          out.error = ran.error().message;
-          break;
-        }
-        out.losses.push_back(ran.value().loss);
-      }
-      ended();
-    });
-  }
-  for (std::thread& process : processes) process.join();
-  return outcomes;
-}
-
 // The double sums in the order of the members, so that even here the bits are those of one process.
 TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
   for (const Keys& keys :
@@ -227,7 +145,7 @@ TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
         Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"},
         Keys{"context_parallel=4"}, Keys{"context_parallel=2", "tensor_parallel=2"}}) {
     Prepared p = prepare(Family::Gpt2, keys);
-    const std::vector<Outcome> there = train_with_nccl(p, 120);
+    const std::vector<Outcome> there = train_with_nccl(p, {});
     const Trained here = train_layout(Family::Gpt2, keys);
     for (const Outcome& process : there) {
       ASSERT_EQ(process.error, "") << keys[0];
@@ -243,7 +161,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
   void* array = nullptr;
   ASSERT_EQ(cudaMalloc(&array, 64 * sizeof(float)), cudaSuccess);
   const auto outcomes = train_with_nccl(
-      p, 120, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Device&) {
+      p, {.sabotage = [&](std::int32_t process, std::int64_t step, Communicator& nccl, Device&) {
         if (process != 1 || step != 1) return;
         // One collective too many on the dp communicator: the partner's next one does not match.
         const Mesh mesh(p.plan);
@@ -258,7 +176,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
                          .contributions = brought,
                          .lanes = lanes},
                         [](const Result<>&) {});
-      });
+      }});
   cudaFree(array);
   bool named = false;
   for (const Outcome& process : outcomes) {
@@ -267,41 +185,6 @@ TEST(NcclDouble, NamesASwappedCollective) {
                       process.error.find("Broadcast of 64") != std::string::npos);
   }
   EXPECT_TRUE(named) << outcomes[0].error << " | " << outcomes[1].error;
-}
-
-// A rank that is gone, and a send that never comes, end in a timeout that names rank and op.
-TEST(NcclDouble, NamesTheOpThatWaitsForADeadRank) {
-  Prepared p = prepare(Family::Gpt2, {"pipeline_parallel=2"});
-  const auto outcomes = train_with_nccl(p, 10, nullptr, 0);
-  EXPECT_EQ(outcomes[0].error, "");  // it left
-  EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
-  EXPECT_NE(outcomes[1].error.find("RECV_F0"), std::string::npos) << outcomes[1].error;
-}
-
-// Its stream never gets to its work: its partner's timeout names the op, and so does its own.
-TEST(NcclDouble, NamesAStuckRank) {
-  Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
-  std::mutex mutex;
-  std::condition_variable changed;
-  int ended = 0;
-  const auto outcomes = train_with_nccl(
-      p, 10,
-      [&](std::int32_t process, std::int64_t step, Communicator&, Device& device) {
-        if (process != 1 || step != 1) return;
-        auto& streams = dynamic_cast<cuda::StreamSource&>(device);
-        cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
-          std::unique_lock lock(mutex);
-          changed.wait(lock, [&] { return ended == 2; });
-        });
-      },
-      -1,
-      [&] {
-        const std::scoped_lock lock(mutex);
-        ++ended;
-        changed.notify_all();
-      });
-  EXPECT_NE(outcomes[0].error.find("rank 0 timed out in"), std::string::npos) << outcomes[0].error;
-  EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
 }
 
 TEST(CudaDouble, SaysThatThereIsNoDevice) {

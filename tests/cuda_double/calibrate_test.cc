@@ -128,11 +128,9 @@ TEST(CalibrateOnDouble, MeasuresNcclForEveryNumberOfRanks) {
         changed.wait(lock, [&] { return !id.empty(); });
         return id;
       };
-      const auto nccl = cuda::make_nccl(*backend.value().device, {.process = p,
-                                                                  .processes = kProcesses,
-                                                                  .groups = &groups,
-                                                                  .share = share,
-                                                                  .timeout_s = 120});
+      const auto nccl = cuda::make_nccl(
+          *backend.value().device,
+          {.process = p, .processes = kProcesses, .groups = &groups, .share = share});
       if (!nccl) return;
       tables[static_cast<std::size_t>(p)] =
           calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true),

@@ -33,6 +33,7 @@ std::atomic<void*> planted_memory{nullptr};   // the next allocation's
 std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
 std::atomic<int> broken_nth{0}, captures_begun{0};   // captures
 std::atomic<rehearse::cuda_double::CaptureFault> broken_by{};
+std::atomic<size_t> queue_depth{1024};  // of a stream
 std::atomic<bool> idles{false};
 std::atomic<int> shake_us{0};
 std::atomic<std::uint64_t> shake_seed{0};
@@ -173,7 +174,8 @@ int put(cudaStream_t stream, Touched touched, std::function<void()> work) {
   }
   stream->timeline.issue(touched);
   {
-    const std::scoped_lock lock(stream->mutex);
+    std::unique_lock lock(stream->mutex);
+    stream->changed.wait(lock, [stream] { return stream->work.size() < queue_depth.load(); });
     stream->work.push_back(std::move(work));
   }
   stream->changed.notify_all();
@@ -193,6 +195,10 @@ int enqueue(cudaStream_t stream, std::function<void()> work) {
 
 void idle(bool now) {
   idles = now;
+}
+
+void set_queue_depth(std::size_t depth) {
+  queue_depth = depth;
 }
 
 void shake(std::uint64_t seed, int microseconds) {
@@ -532,12 +538,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   rehearse::cuda_double::host_waited(firing->clock);
   return cudaSuccess;
 }
+// What happens to have ended orders nothing: for unordered() only what the host waits for counts.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->latest == nullptr) return cudaSuccess;
   const std::scoped_lock lock(event->latest->mutex);
-  if (!event->latest->fired) return cudaErrorNotReady;
-  rehearse::cuda_double::host_waited(event->latest->clock);
-  return cudaSuccess;
+  return event->latest->fired ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   if (begin->latest == nullptr || end->latest == nullptr) return cudaErrorInvalidValue;

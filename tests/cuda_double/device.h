@@ -39,6 +39,9 @@ struct GraphCounts {
 };
 GraphCounts graphs();
 
+// Work that a stream holds before the host blocks in what it enqueues next; 1,024 as a GPU's does.
+void set_queue_depth(std::size_t depth);
+
 // Called by a piece of work: by its stream's clock, which events read, it took so much longer.
 void spend(double seconds);
 

@@ -10,6 +10,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -39,7 +41,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::microseconds(50);
-constexpr auto kJoin = std::chrono::seconds(60);
 // What NCCL's own thread takes for a call, and to begin with a new communicator.
 constexpr auto kCall = std::chrono::microseconds(100);
 constexpr auto kBegin = std::chrono::milliseconds(2);
@@ -107,10 +108,18 @@ bool there(const std::string& path) {
 struct Pending;
 thread_local int group_depth = 0;
 thread_local std::vector<Pending> group;
+thread_local std::vector<ncclComm_t> group_aborts;
+
+// Two files that say that the two ends of something to be connected are there.
+struct Ends {
+  std::string mine;
+  std::vector<std::string> others;
+};
 
 // A send posts its message and waits until it has been taken; a receive takes one.
 struct Pending {
   ncclComm_t comm;
+  Ends ends;
   std::function<void()> post, take, wait;
   cudaStream_t stream;
   Touched touched;
@@ -130,7 +139,15 @@ struct ncclComm {
   std::atomic<bool> making{false};  // an initialisation or a split, by `maker`
   std::jthread maker;
   std::atomic<Clock::time_point> called{};  // a call's end
+  std::set<std::string> connected;
+  cudaEvent_t last = nullptr;  // behind its last kernel
 
+  ~ncclComm() {
+    if (maker.joinable()) maker.join();
+    if (last == nullptr) return;
+    cudaEventSynchronize(last);
+    cudaEventDestroy(last);
+  }
   bool under_way() const { return making || Clock::now() < called.load(); }
   // May it be asked for something?
   ncclResult_t ready() const { return under_way() ? ncclInvalidArgument : ncclSuccess; }
@@ -151,6 +168,28 @@ struct ncclComm {
       making = false;
     });
     return ncclInProgress;
+  }
+  // What is new of it is connected.
+  ncclResult_t connect(const std::vector<Ends>& all) {
+    std::vector<std::string> awaited;
+    for (const Ends& ends : all) {
+      if (!connected.insert(ends.mine).second) continue;
+      post(ends.mine, nullptr, 0, nullptr, 0);
+      awaited.insert(awaited.end(), ends.others.begin(), ends.others.end());
+    }
+    if (awaited.empty()) return ncclSuccess;
+    return make([this, awaited] {
+      const bool come = wait([&] { return std::ranges::all_of(awaited, there); });
+      return come ? ncclSuccess : ncclRemoteError;
+    });
+  }
+  void launch(cudaStream_t stream, Touched touched, std::function<void()> kernel) {
+    if (last == nullptr) cudaEventCreate(&last);
+    cudaStreamWaitEvent(stream, last, 0);
+    enqueue(stream, std::move(touched), [this, kernel = std::move(kernel)] {
+      if (!aborted) kernel();
+    });
+    cudaEventRecord(last, stream);
   }
 
   bool failed() {
@@ -220,12 +259,35 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call
   if (!can_reach(in, call.bytes_in(comm->size)) || !can_reach(out, call.bytes_out(comm->size))) {
     return ncclInvalidArgument;
   }
+  Ends ends{comm->prefix + "k" + std::to_string(comm->rank), {}};
+  for (int m = 0; m < comm->size; ++m)
+    ends.others.push_back(comm->prefix + "k" + std::to_string(m));
+  const ncclResult_t connected = comm->connect({ends});
+  if (connected != ncclSuccess && connected != ncclInProgress) return connected;
   const std::int64_t number = comm->collectives++;
   Touched touched("collective");
   touched.reads(in, static_cast<std::int64_t>(call.bytes_in(comm->size)));
   touched.writes(out, static_cast<std::int64_t>(call.bytes_out(comm->size)));
-  enqueue(stream, std::move(touched), [=] {
-    if (!comm->aborted) perform(*comm, number, call, in, out);
+  comm->launch(stream, std::move(touched), [=] { perform(*comm, number, call, in, out); });
+  return comm->call();
+}
+
+// One piece of work: all are posted, all messages taken, before any is waited for.
+ncclResult_t launch(std::vector<Pending> all) {
+  const ncclComm_t comm = all.front().comm;
+  const cudaStream_t stream = all.front().stream;
+  Touched touched("sends and receives");
+  std::vector<Ends> ends;
+  for (const Pending& p : all) {
+    touched.all.insert(touched.all.end(), p.touched.all.begin(), p.touched.all.end());
+    ends.push_back(p.ends);
+  }
+  const ncclResult_t connected = comm->connect(ends);
+  if (connected != ncclSuccess && connected != ncclInProgress) return connected;
+  comm->launch(stream, std::move(touched), [all = std::move(all)] {
+    for (const Pending& p : all) p.post();
+    for (const Pending& p : all) p.take();
+    for (const Pending& p : all) p.wait();
   });
   return comm->call();
 }
@@ -235,13 +297,7 @@ ncclResult_t exchange(Pending pending) {
     group.push_back(std::move(pending));
     return ncclSuccess;
   }
-  const ncclComm_t comm = pending.comm;
-  enqueue(pending.stream, pending.touched, [p = std::move(pending)] {
-    p.post();
-    p.take();
-    p.wait();
-  });
-  return comm->call();
+  return launch({std::move(pending)});
 }
 
 bool blocking(const ncclConfig_t* config) {
@@ -254,12 +310,9 @@ ncclResult_t split_off(ncclComm_t parent, const std::string& split, int color, i
   const int mine[] = {color, key};
   post(split + "_" + std::to_string(parent->rank), mine, sizeof mine, nullptr, 0);
   int members = 0, place = 0;
-  const auto end = Clock::now() + kJoin;
   for (int r = 0; r < parent->size; ++r) {
     const std::string path = split + "_" + std::to_string(r);
-    if (!parent->wait([&] { return there(path) || Clock::now() > end; }) || !there(path)) {
-      return ncclRemoteError;
-    }
+    if (!parent->wait([&] { return there(path); })) return ncclRemoteError;
     int theirs[2];
     std::memcpy(theirs, contents(path).data(), sizeof theirs);
     if (theirs[0] != color) continue;
@@ -312,7 +365,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   (*comm)->size = ranks;
   (*comm)->rank = rank;
   (*comm)->blocking = blocking(config);
-  return (*comm)->make([] { return ncclSuccess; });
+  const auto joined = [made = *comm](int r) { return made->prefix + "j" + std::to_string(r); };
+  post(joined(rank), nullptr, 0, nullptr, 0);
+  return (*comm)->make([=, made = *comm] {
+    for (int r = 0; r < ranks; ++r) {
+      if (!made->wait([&] { return there(joined(r)); })) return ncclRemoteError;
+    }
+    return ncclSuccess;
+  });
 }
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* made,
                            ncclConfig_t* config) {
@@ -328,14 +388,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = comm->failed() ? ncclInvalidUsage : comm->under_way() ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
-// Ends what waits in this communicator. It is kept to the end: work that is still queued may look
-// at it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<ncclComm_t>;
   comm->aborted = true;
-  const std::scoped_lock lock(mutex);
-  kept->push_back(comm);
+  if (group_depth > 0) {
+    group_aborts.push_back(comm);
+  } else {
+    delete comm;
+  }
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -395,8 +454,13 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
   if (!can_reach(data, bytes)) return ncclInvalidArgument;
   const std::string path = comm->prefix + "m" + std::to_string(comm->rank) + "_" +
                            std::to_string(peer) + "_" + std::to_string(comm->sent[peer]++);
-  return exchange({comm, [=] { post(path, nullptr, 0, data, bytes); }, [] {},
-                   [=] { comm->wait([&] { return !there(path); }); }, stream,
+  const std::string ends = std::to_string(comm->rank) + "_" + std::to_string(peer);
+  return exchange({comm,
+                   {comm->prefix + "ks" + ends, {comm->prefix + "kr" + ends}},
+                   [=] { post(path, nullptr, 0, data, bytes); },
+                   [] {},
+                   [=] { comm->wait([&] { return !there(path); }); },
+                   stream,
                    Touched("send").reads(data, static_cast<std::int64_t>(bytes))});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
@@ -408,40 +472,34 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
   const std::string path = comm->prefix + "m" + std::to_string(peer) + "_" +
                            std::to_string(comm->rank) + "_" +
                            std::to_string(comm->received[peer]++);
-  return exchange(
-      {comm, [] {},
-       [=] {
-         if (!comm->wait([&] { return there(path); })) return;
-         const Bytes message = contents(path);
-         if (message.size() != bytes) {
-           return comm->fail("rank " + std::to_string(comm->rank) + " receives " +
-                             std::to_string(bytes) + " bytes, rank " + std::to_string(peer) +
-                             " sends " + std::to_string(message.size()));
-         }
-         std::memcpy(data, message.data(), bytes);
-         std::filesystem::remove(path);
-       },
-       [] {}, stream, Touched("receive").writes(data, static_cast<std::int64_t>(bytes))});
+  const std::string ends = std::to_string(peer) + "_" + std::to_string(comm->rank);
+  return exchange({comm,
+                   {comm->prefix + "kr" + ends, {comm->prefix + "ks" + ends}},
+                   [] {},
+                   [=] {
+                     if (!comm->wait([&] { return there(path); })) return;
+                     const Bytes message = contents(path);
+                     if (message.size() != bytes) {
+                       return comm->fail("rank " + std::to_string(comm->rank) + " receives " +
+                                         std::to_string(bytes) + " bytes, rank " +
+                                         std::to_string(peer) + " sends " +
+                                         std::to_string(message.size()));
+                     }
+                     std::memcpy(data, message.data(), bytes);
+                     std::filesystem::remove(path);
+                   },
+                   [] {},
+                   stream,
+                   Touched("receive").writes(data, static_cast<std::int64_t>(bytes))});
 }
 ncclResult_t ncclGroupStart() {
   ++group_depth;
   return ncclSuccess;
 }
-// One piece of work: all are posted, all messages taken, before any is waited for.
 ncclResult_t ncclGroupEnd() {
-  if (--group_depth > 0 || group.empty()) return ncclSuccess;
-  const cudaStream_t stream = group.front().stream;
-  const ncclComm_t comm = group.front().comm;
-  Touched touched("sends and receives");
-  for (const Pending& p : group) {
-    touched.all.insert(touched.all.end(), p.touched.all.begin(), p.touched.all.end());
-  }
-  enqueue(stream, std::move(touched), [all = std::exchange(group, {})] {
-    for (const Pending& p : all) p.post();
-    for (const Pending& p : all) p.take();
-    for (const Pending& p : all) p.wait();
-  });
-  return comm->call();
+  if (--group_depth > 0) return ncclSuccess;
+  for (ncclComm_t comm : std::exchange(group_aborts, {})) delete comm;
+  return group.empty() ? ncclSuccess : launch(std::exchange(group, {}));
 }
 
 }  // extern "C"

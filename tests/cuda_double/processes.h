@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training over NCCL's double: a "process" is a thread that holds one rank.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "tests/cuda_double/prepared.h"
+
+namespace rehearse::exec {
+
+struct Shared {  // the store of the run
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string id;
+};
+
+struct Outcome {
+  std::vector<double> losses;
+  std::string error;
+};
+
+// What a process does beside training: a fault, if it is its turn.
+using Sabotage =
+    std::function<void(std::int32_t process, std::int64_t step, Communicator&, Device&)>;
+
+struct Faults {
+  double timeout_s = 120;
+  Sabotage sabotage = nullptr;
+  std::int32_t dead = -1;               // this process ends without a word
+  std::int64_t before = 1;              // this step; -1: before it connects
+  std::function<void()> ended = [] {};  // a process has its outcome, and is not torn down yet
+};
+
+inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
+  const Mesh mesh(p.plan);
+  const GroupInstances groups(p.schedule, mesh);
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
+  Shared shared;
+  std::vector<std::thread> processes;
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    processes.emplace_back([&, r] {
+      Outcome& out = outcomes[static_cast<std::size_t>(r)];
+      Result<Backend> backend = cuda::make_backend(cuda_options(p, faults.timeout_s));
+      NcclOptions options{.process = r,
+                          .processes = mesh.ranks(),
+                          .groups = &groups,
+                          .edges = transfer_edges(p.schedule, mesh)};
+      options.share = [&](const std::string& mine) -> Result<std::string> {
+        std::unique_lock lock(shared.mutex);
+        if (r == 0) {
+          shared.id = mine;
+          shared.changed.notify_all();
+        }
+        shared.changed.wait(lock, [&] { return !shared.id.empty(); });
+        return shared.id;
+      };
+      if (r == faults.dead && faults.before < 0) return;
+      Result<std::unique_ptr<Communicator>> nccl =
+          cuda::make_nccl(*backend.value().device, options);
+      if (!nccl) {
+        out.error = nccl.error().message;
+        return;
+      }
+      const auto made = Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(),
+                                            {.communicator = nccl.value().get()});
+      if (!made) {
+        out.error = made.error().message;
+        return;
+      }
+      Interpreter& process = *made.value();
+      process.initialise(initial_values(p.scenario.model, p.scenario.train.seed));
+      const Result<Data> data =
+          Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
+      for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
+        if (faults.sabotage) faults.sabotage(r, step, *nccl.value(), *backend.value().device);
+        if (r == faults.dead && step == faults.before) return;
+        load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
+        const auto ran = process.run({.step = step,
+                                      .learning_rate = p.scenario.train.learning_rate,
+                                      .train = p.scenario.train});
+        if (!ran) {
+          out.error = ran.error().message;
+          break;
+        }
+        out.losses.push_back(ran.value().loss);
+      }
+      faults.ended();
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  return outcomes;
+}
+
+}  // namespace rehearse::exec
