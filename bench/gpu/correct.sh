@@ -55,19 +55,23 @@ run_layouts() {
   table "ranks of one process" "${rows[@]}"
 }
 
-# A process per rank, all on one GPU: each is another host to NCCL, which would else refuse to share it. Without MPS the
-# processes take turns on the device, and a collective needs all of them: an op's timeout is nearly the part's limit.
+# nccl_rank NAME RANK RANKS COMMAND...: one process of a run with a process per rank, all on one GPU: each is another host
+# to NCCL, which would else refuse to share it. The shell becomes the command. Without MPS the processes take turns on the
+# device, and a collective needs all of them: an op's timeout is nearly the part's limit.
+nccl_rank() {
+  local name=$1 rank=$2 ranks=$3
+  shift 3
+  export NCCL_HOSTID=rehearse$rank NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=2 \
+    RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port NCCL_DEBUG=WARN NCCL_DEBUG_FILE=$out/$name.$rank.nccl
+  exec "$@" --device cuda >"$out/$name.$rank.out" 2>"$out/$name.$rank.err"
+}
 over_nccl() {  # over_nccl NAME RANKS
   local rank status=0 pids=() seconds=${limits[$1]}
   [ "$nccl_failed" -ge 2 ] && { echo "not run, after two that failed" >"$out/$1.err"; return 1; }
   [ "$(left)" -le "$seconds" ] && { echo "not run, the time is over" >"$out/$1.err"; return 1; }
   port=$((${port:-29560} + 1))
   for rank in $(seq 0 $(($2 - 1))); do
-    NCCL_HOSTID=rehearse$rank NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=2 \
-      RANK=$rank WORLD_SIZE=$2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-      NCCL_DEBUG=WARN NCCL_DEBUG_FILE=$out/$1.$rank.nccl \
-      timeout -k 5 "$seconds" "${rehearse[@]}" run "$tiny" --device cuda --timeout $((seconds - 5)) "${keys[@]}" --steps 10 \
-      >"$out/$1.$rank.out" 2>"$out/$1.$rank.err" &
+    nccl_rank "$1" "$rank" "$2" timeout -k 5 "$seconds" "${rehearse[@]}" run "$tiny" --timeout $((seconds - 5)) "${keys[@]}" --steps 10 &
     pids[rank]=$!
   done
   for rank in "${!pids[@]}"; do wait "${pids[rank]}" || status=1; done
@@ -97,6 +101,38 @@ run_nccl() {
     rows+=("| $layout | $there |")
   done
   table "NCCL, a process per rank" "${rows[@]}"
+}
+
+# Of two processes one is killed, or stopped, in the middle of a run: the other says whose fault it is and ends.
+run_failure() {
+  [ "$device" = cpu ] && return
+  local signal name began rank pids state code
+  for signal in KILL STOP; do
+    name=nccl_$signal pids=() state="does not end" code=-
+    wanted "$name" && [ "$(left)" -gt "${limits[$name]}" ] || continue
+    port=$((${port:-29560} + 1))
+    keys_of "tensor_parallel=2 pipeline_parallel=1"
+    for rank in 0 1; do
+      nccl_rank "$name" "$rank" 2 "${rehearse[@]}" run "$tiny" --timeout 10 "${keys[@]}" --steps 1000000 --metrics "$out/$name.metrics" &
+      pids[rank]=$!
+    done
+    began=$SECONDS
+    until [ -s "$out/$name.metrics.partial" ] || [ $((SECONDS - began)) -ge "${limits[$name]}" ] || ! kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.2; done
+    [ -s "$out/$name.metrics.partial" ] || state="no first step"
+    kill -$signal "${pids[1]}"
+    local struck=$SECONDS
+    until [ $((SECONDS - began)) -ge "${limits[$name]}" ] || ! kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.2; done
+    if kill -0 "${pids[0]}" 2>/dev/null; then kill -KILL "${pids[0]}"; elif [ "$state" != "no first step" ]; then
+      wait "${pids[0]}"; code=$? state="ends after $((SECONDS - struck)) s"
+    fi
+    kill -KILL "${pids[1]}" 2>/dev/null
+    wait 2>/dev/null
+    echo "$name: $((SECONDS - began)) of ${limits[$name]} s" | tee -a "$out/steps.txt"
+    cat "$out/$name.0.err" >"$out/$name.err"
+    grep -q "rank 1 " "$out/$name.err" && [ "$code" = 3 ] || state="**failed**: $state"
+    note "- NCCL, two processes, SIG$signal for one in a step: the other $state, exit $code: $(why_not "$name" | paste -sd ' ')"
+    rm -f "$out/$name.metrics"*
+  done
 }
 
 # 32 samples a step at a low rate: training that is steady, so that what rounding moves stays what it is. It is measured,

@@ -18,11 +18,12 @@ programme() {  # programme VARIABLES... [-- STAGES...]
   has " s in all"
 }
 # Calls of one stage after another fill one folder, what one found stands beside what the others did.
-programme PYTHON=python3 PARTS='^(cpu|gradients.*|kernels|pipeline_parallel_[12]|nccl_pipeline_parallel_2)$' -- correct
+programme PYTHON=python3 PARTS='^(cpu|gradients.*|kernels|pipeline_parallel_[12]|nccl_pipeline_parallel_2|nccl_KILL)$' -- correct
 has "gradients of one step.*100 tensors.*reached"
 has "kernels against the CPU:.*PASSED"
 has "^\| pipeline_parallel=2 \| losses .*reached"
 [ "$(grep -c "pipeline_parallel=2 | losses" "$work/out/summary.md")" = 2 ] || fail "not in one process and over NCCL"
+has "SIGKILL for one in a step: the other ends after [0-9]+ s, exit 3: rehearse: rank 1 "
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
 programme PYTHON=python3 PARTS='^((nccl_)?experts_(cpu|pipeline_parallel_1|data_parallel_2_expert_parallel_2)|latent_cpu|(nccl_)?latent_context_parallel_2)$' -- experts
 has "^\| pipeline_parallel=1 \| losses .*reached"
