@@ -148,11 +148,13 @@ class MemoryBound {
          }},
         {"position", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.add_positions(kLane, r, h, 0, r, cold(r * h), cold(r * h), scratch(r * h));
+           b.add_positions(kLane, r, h, 0, positions_of(r), cold(r * h), cold(positions_of(r) * h),
+                           scratch(r * h));
          }},
         {"position", true, 1, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.position_gradient(kLane, r, h, 0, r, cold(r * h), scratch(r * h));
+           b.position_gradient(kLane, r, h, 0, positions_of(r), cold(r * h),
+                               scratch(positions_of(r) * h));
          }},
         {"embedding", false, 1, 0,
          [&](std::int64_t r, std::int64_t h) {
@@ -198,6 +200,8 @@ class MemoryBound {
     };
   }
 
+  // Rows are tokens of several samples: positions are few beside them, as the nodes count.
+  static std::int64_t positions_of(std::int64_t rows) { return std::min<std::int64_t>(rows, 1024); }
   // What is written is not what others read: their data stay random.
   float* scratch(std::int64_t count) { return c_.written.next(count); }
   static VocabularyShape vocabulary(std::int64_t columns) {

@@ -13,12 +13,24 @@ std::size_t size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-// Few ids, so that many tokens share a row.
 std::vector<std::int32_t> random_ids(std::int64_t tokens, std::int32_t vocabulary) {
   std::mt19937 random(3);
   std::vector<std::int32_t> ids(size(tokens));
   for (auto& id : ids) id = std::uniform_int_distribution<std::int32_t>(0, vocabulary - 1)(random);
   return ids;
+}
+
+// Tokens by row, those that add to none last.
+std::vector<std::int32_t> sorted(const std::vector<std::int32_t>& ids,
+                                 const VocabularyShape& shape) {
+  std::vector<std::int32_t> order(ids.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::int32_t token) {
+    const std::int64_t row = ids[size(token)] - shape.first;
+    const bool adds = row >= 0 && row < shape.columns && ids[size(token)] != shape.frozen;
+    return adds ? row : shape.columns;
+  });
+  return order;
 }
 
 class EmbeddingTest : public KernelTest {};
@@ -44,39 +56,58 @@ TEST_P(EmbeddingTest, RowsHereAreCopiedAndOthersAreZero) {
 // one that is elsewhere, add nothing.
 TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
   struct Case {
-    std::int64_t tokens, h, frozen;
+    std::int64_t tokens, h, rows, frozen = -1;
+    std::int32_t vocabulary = 12;
   };
-  for (const auto& [tokens, h, frozen] :
-       {Case{700, 16, -1}, Case{3, 40, -1}, Case{300, 5, 4}, Case{300, 16, 11}}) {
-    const std::int64_t rows = 8;
+  for (const auto& [tokens, h, rows, frozen, vocabulary] :
+       {Case{700, 16, 8}, Case{3, 40, 8}, Case{300, 5, 8, 4}, Case{300, 16, 8, 11},
+        Case{2500, 8, 8},                  // more of one row than a block reads at once
+        Case{1500, 1032, 254, 7, 256},     // of a row more than a block has threads
+        Case{900, 8, 70000, 5, 80000}}) {  // three digits
     const VocabularyShape shape{
         .columns = rows, .valid = rows, .first = 2, .frozen = frozen, .scale = 4};
-    const auto ids = random_ids(tokens, 12);
+    const auto ids = random_ids(tokens, vocabulary);
     const auto dy = rounded(random_values(tokens * h, 1), type());
     const auto before = random_values(rows * h, 2);
     auto expected = before;
-    std::vector<std::int32_t> expected_order(size(tokens));
-    kernels().embed_backward(tokens, h, ids.data(), dy.data(), shape, expected_order.data(),
-                             expected.data());
+    std::vector<std::int32_t> room(size(tokens));
+    kernels().embed_backward(tokens, h, ids.data(), dy.data(), shape, room.data(), expected.data());
     Memory m(type());
-    Array &i = m.raw(ids), &d = m.values(dy), &table = m.floats(before);
+    Array &i = m.raw(ids), &d = m.values(dy), &table = m.floats(before),
+          &scratch = m.scratch(sort_tokens_scratch(tokens));
     Array& order = m.raw(std::vector<std::int32_t>(size(tokens), -1));
     m.run([&, tokens = tokens, h = h] {
-      const int status =
-          sort_tokens(nullptr, tokens, i.at<std::int32_t>(), order.at<std::int32_t>());
+      const int status = sort_tokens(nullptr, tokens, i.at<std::int32_t>(), shape,
+                                     order.at<std::int32_t>(), scratch.at());
       return status != 0 ? status
                          : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(),
                                           shape, order.at<std::int32_t>(), table.at<float>());
     });
-    EXPECT_EQ(order.as<std::int32_t>(), expected_order);
+    EXPECT_EQ(order.as<std::int32_t>(), sorted(ids, shape));
     EXPECT_EQ(table.values(), expected);
   }
 }
 
+// More tokens than one round of every block takes.
+TEST_P(EmbeddingTest, ManyTokensAreSorted) {
+  if (type() != Type::Float32) return;  // no type takes part
+  const std::int64_t tokens = 132000;
+  const VocabularyShape shape{.columns = 300, .valid = 300, .first = 20};
+  const auto ids = random_ids(tokens, 330);
+  Memory m(type());
+  Array &i = m.raw(ids), &scratch = m.scratch(sort_tokens_scratch(tokens));
+  Array& order = m.raw(std::vector<std::int32_t>(size(tokens), -1));
+  m.run([&] {
+    return sort_tokens(nullptr, tokens, i.at<std::int32_t>(), shape, order.at<std::int32_t>(),
+                       scratch.at());
+  });
+  EXPECT_EQ(order.as<std::int32_t>(), sorted(ids, shape));
+}
+
 TEST_P(EmbeddingTest, PositionsAreAddedAndTheirGradientsSummed) {
   // A rank that holds tokens from position 4 on: it meets position 0 in its third token.
-  const std::int64_t tokens = 17, sequence = 6, first = 4;
-  for (const std::int64_t h : {16, 3}) {
+  const std::int64_t sequence = 6, first = 4;
+  for (const auto& [tokens, h] : {std::pair<std::int64_t, std::int64_t>{17, 16}, {71, 3}}) {
     const auto x = rounded(random_values(tokens * h, 1), type());
     const auto positions = rounded(random_values(sequence * h, 2), type());
     const auto before = random_values(sequence * h, 3);
@@ -91,7 +122,7 @@ TEST_P(EmbeddingTest, PositionsAreAddedAndTheirGradientsSummed) {
     Memory m(type());
     Array &in = m.values(x), &p = m.values(positions), &out = m.empty(tokens * h),
           &d = m.floats(before);
-    m.run([&] {
+    m.run([&, tokens = tokens, h = h] {
       const int status =
           add_positions(nullptr, type(), tokens, h, first, sequence, in.at(), p.at(), out.at());
       return status != 0 ? status

@@ -67,6 +67,7 @@ struct Block {
 Block block;
 Order order = Order::Forward;
 bool only_noting = false;
+int processor_count = 2;
 std::vector<Launch> noted;
 std::mt19937 random_order(1);
 alignas(1024) std::byte shared_memory[kSharedLimit];
@@ -160,6 +161,13 @@ void set_order(Order to) {
 void only_note(bool on) {
   only_noting = on;
 }
+int processors() {
+  return processor_count;
+}
+void set_processors(int count) {
+  processor_count = count;
+}
+
 std::vector<Launch> take_launches() {
   return std::exchange(noted, {});
 }

@@ -76,6 +76,10 @@ void only_note(bool on);
 std::vector<Launch> take_launches();
 void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>& thread);
 
+// Of the device; few, unless a test says otherwise, so that small shapes fill it.
+int processors();
+void set_processors(int count);
+
 std::byte* dynamic_shared();
 void block_barrier();
 // All lanes of the warp bring `bytes` (at most 64); slot k of the result is lane k's. `name` must
@@ -140,6 +144,19 @@ N __shfl_xor_sync(unsigned, N value, int mask) {
 template <class N>
 N __shfl_sync(unsigned, N value, int lane) {
   return emulation::shuffle("shfl", value, lane);
+}
+inline std::uint32_t __ballot_sync(unsigned, bool set) {
+  const emulation::Slot* all = emulation::exchange("ballot", &set, sizeof set);
+  std::uint32_t lanes = 0;
+  for (unsigned lane = 0; lane < 32 && lane < blockDim.x; ++lane) {
+    bool other;
+    std::memcpy(&other, all[lane].at, sizeof other);
+    lanes |= static_cast<std::uint32_t>(other) << lane;
+  }
+  return lanes;
+}
+inline int __popc(std::uint32_t x) {
+  return __builtin_popcount(x);
 }
 inline float __expf(float x) {
   return std::exp(x);

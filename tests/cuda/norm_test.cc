@@ -54,7 +54,7 @@ class NormTest : public KernelTest {
     Array &x_g = g.values(x, shift), &w_g = g.values(weight), &r = g.values(residual),
           &d = g.values(dy);
     Array &st_g = g.floats(statistics), &dw = g.floats(before), &db = g.floats(before);
-    Array& scratch = g.scratch(2 * column_sums_scratch(rows, h));
+    Array& scratch = g.scratch(norm_backward_scratch(rows, h, centred ? 2 : 1));
     g.run([&] {
       return centred
                  ? layer_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(), st_g.at<float>(),
@@ -66,6 +66,28 @@ class NormTest : public KernelTest {
     expect_close(d.values(), dx, tolerance(), "dx");
     expect_close(dw.values(), d_weight, 3e-6, "d_weight");
     expect_close(db.values(), centred ? d_bias : before, 3e-6, "d_bias");
+
+    // The parameters' gradients alone have the same bits, the input's alone too.
+    Memory a(type());
+    Array &x_a = a.values(x, shift), &w_a = a.values(weight), &r_a = a.values(residual),
+          &d_a = a.values(dy), &dx_a = a.empty(rows * h);
+    Array &st_a = a.floats(statistics), &dw_a = a.floats(before), &db_a = a.floats(before);
+    Array& scratch_a = a.scratch(norm_backward_scratch(rows, h, centred ? 2 : 1));
+    a.run([&] {
+      const auto call = [&](void* to, float* to_weight, float* to_bias) {
+        return centred ? layer_norm_backward(nullptr, type(), rows, h, d_a.at(), x_a.at(),
+                                             st_a.at<float>(), w_a.at(), r_a.at(), to, to_weight,
+                                             to_bias, scratch_a.at())
+                       : rms_norm_backward(nullptr, type(), rows, h, d_a.at(), x_a.at(),
+                                           st_a.at<float>(), w_a.at(), 1, r_a.at(), to, to_weight,
+                                           scratch_a.at());
+      };
+      const int status = call(nullptr, dw_a.at<float>(), with_bias ? db_a.at<float>() : nullptr);
+      return status != 0 ? status : call(dx_a.at(), nullptr, nullptr);
+    });
+    EXPECT_EQ(dw_a.values(), dw.values());
+    EXPECT_EQ(db_a.values(), db.values());
+    EXPECT_EQ(dx_a.values(), d.values());
   }
 };
 
@@ -180,6 +202,23 @@ TEST_P(NormTest, RmsNormOfRowsOfWholeVectors) {
 }
 TEST_P(NormTest, RmsNormOfOneElement) {
   check(2, 1, false, false);
+}
+
+// Enough rows that a block adds up several runs of them.
+TEST_P(NormTest, OfManyRows) {
+  check(2000, 64, true, true);
+  check(900, 130, false, false);
+}
+// Rows that a whole block holds, in one and in two pieces of a thread; of the widest, no block
+// does.
+TEST_P(NormTest, OfWideRows) {
+  check(7, 2100, true, true);
+  check(7, 2100, false, false);
+  check(5, 4200, false, false);
+  check(5, 6200, true, true);
+  check(3, 600, true, true, 1);
+  check(3, 1030, true, true, 1);
+  check(3, 8200, true, true);
 }
 
 class ColumnSumsTest : public KernelTest {};

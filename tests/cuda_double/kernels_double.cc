@@ -66,6 +66,9 @@ void spoil(const SumNorm& n) {
 std::int64_t column_sums_scratch(std::int64_t, std::int64_t columns) {
   return 4 * columns;
 }
+std::int64_t norm_backward_scratch(std::int64_t, std::int64_t h, int outputs) {
+  return 4 * h * outputs;
+}
 int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias,
@@ -131,7 +134,11 @@ int attention_backward(Stream s, Type t, const AttentionShape& shape, const void
   });
 }
 // embed_backward sorts
-int sort_tokens(Stream, std::int64_t, const std::int32_t*, std::int32_t*) {
+std::int64_t sort_tokens_scratch(std::int64_t) {
+  return 4;
+}
+int sort_tokens(Stream, std::int64_t, const std::int32_t*, const VocabularyShape&, std::int32_t*,
+                void*) {
   return 0;
 }
 int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,

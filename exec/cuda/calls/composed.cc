@@ -10,7 +10,7 @@ void CudaKernels::layer_norm_backward(Lane l, std::int64_t rows, std::int64_t h,
                                       float* d_bias) {
   device_.check(
       cuda::layer_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual, dx,
-                                d_weight, d_bias, scratch(l, 2 * column_sums_scratch(rows, h))),
+                                d_weight, d_bias, scratch(l, norm_backward_scratch(rows, h, 2))),
       "layer norm backward");
 }
 
@@ -18,10 +18,10 @@ void CudaKernels::rms_norm_backward(Lane l, std::int64_t rows, std::int64_t h, c
                                     const void* x, const float* statistics, const void* weight,
                                     double weight_offset, const void* residual, void* dx,
                                     float* d_weight) {
-  device_.check(
-      cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, weight_offset,
-                              residual, dx, d_weight, scratch(l, column_sums_scratch(rows, h))),
-      "rms norm backward");
+  device_.check(cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight,
+                                        weight_offset, residual, dx, d_weight,
+                                        scratch(l, norm_backward_scratch(rows, h, 1))),
+                "rms norm backward");
 }
 
 void CudaKernels::strided_norm_backward(Lane l, const StridedNorm& s, const void* dy, const void* x,
@@ -51,7 +51,8 @@ void CudaKernels::add_positions(Lane l, std::int64_t rows, std::int64_t cols, st
 void CudaKernels::embed_backward(Lane l, std::int64_t tokens, std::int64_t h,
                                  const std::int32_t* ids, const void* dy, const VocabularyShape& v,
                                  std::int32_t* order, float* d_table) {
-  device_.check(sort_tokens(on(l), tokens, ids, order), "sort tokens");
+  device_.check(sort_tokens(on(l), tokens, ids, v, order, scratch(l, sort_tokens_scratch(tokens))),
+                "sort tokens");
   device_.check(cuda::embed_backward(on(l), type_, tokens, h, ids, dy, v, order, d_table),
                 "embedding gradient");
 }

@@ -57,12 +57,14 @@ constexpr std::int64_t bytes_of(Type type) {
 // --- what CudaKernels composes the other rows of ---------------------------------------------------
 // Bytes of `scratch` below, for column sums of (rows, columns).
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
-// With dx null the input's gradient is not wanted. scratch: 2 * column_sums_scratch(rows, h) bytes.
+// Of a norm of rows(rows, h) with `outputs` gradients of parameters.
+std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t h, int outputs);
+// With dx null the input's gradient is not wanted. scratch: norm_backward_scratch(rows, h, 2) bytes.
 int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias,
                         void* scratch);
-// scratch: column_sums_scratch(rows, h) bytes.
+// scratch: norm_backward_scratch(rows, h, 1) bytes.
 int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
                       double weight_offset, const void* residual, void* dx, float* d_weight,
@@ -80,8 +82,11 @@ int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, con
 // positions is not null
 int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h, std::int64_t first,
                   std::int64_t sequence, const void* x, const void* positions, void* out);
-// order(tokens): positions sorted by id, equal ids by position. Counts, in tokens^2 comparisons.
-int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std::int32_t* order);
+// order(tokens): tokens sorted by the row of the table that they add to, those that add to none
+// last, tokens of one row by position. scratch: sort_tokens_scratch(tokens) bytes
+std::int64_t sort_tokens_scratch(std::int64_t tokens);
+int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids,
+                const VocabularyShape& shape, std::int32_t* order, void* scratch);
 // order: as sort_tokens left it
 int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
                    const std::int32_t* ids, const void* dy, const VocabularyShape& shape,

@@ -105,6 +105,28 @@ __device__ __forceinline__ void load(const Bf16* from, float (&to)[8]) {
   unpack(v.w, to[6], to[7]);
 }
 
+// The same before it is widened: half the registers while it is waited for.
+template <class T, int V>
+using Raw = std::conditional_t<V == 1, T, uint4>;
+template <class T, int V>
+__device__ __forceinline__ Raw<T, V> load_raw(const T* from) {
+  return *reinterpret_cast<const Raw<T, V>*>(from);
+}
+template <class T>
+__device__ __forceinline__ void widen_all(const T& raw, float (&to)[1]) {
+  to[0] = widen(raw);
+}
+__device__ __forceinline__ void widen_all(const uint4& raw, float (&to)[4]) {
+  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y);
+  to[2] = __uint_as_float(raw.z), to[3] = __uint_as_float(raw.w);
+}
+__device__ __forceinline__ void widen_all(const uint4& raw, float (&to)[8]) {
+  unpack(raw.x, to[0], to[1]);
+  unpack(raw.y, to[2], to[3]);
+  unpack(raw.z, to[4], to[5]);
+  unpack(raw.w, to[6], to[7]);
+}
+
 template <class T>
 __device__ __forceinline__ void store(T* to, const float (&from)[1]) {
   *to = narrow<T>(from[0]);
@@ -175,6 +197,15 @@ __device__ __forceinline__ std::byte* dynamic_shared() {
   extern __shared__ __align__(1024) std::byte dynamic_shared_bytes[];
   return dynamic_shared_bytes;
 }
+// Of the current device: as many blocks at least keep it busy.
+inline int processors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
+    return 1;
+  }
+  return count;
+}
 #else
 template <class... P, class... A>
 int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream stream,
@@ -186,6 +217,9 @@ int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Str
 }
 inline std::byte* dynamic_shared() {
   return emulation::dynamic_shared();
+}
+inline int processors() {
+  return emulation::processors();
 }
 #endif
 
