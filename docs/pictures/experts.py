@@ -10,11 +10,13 @@ import subprocess
 import sys
 from math import comb
 
+from shapes import INK, box, text, write
+
 CASES = "tests/data/validation/experts/moe_layer.json"
 OUT = "docs/pictures/experts.svg"
 TOKENS, HIDDEN, VALUE, EXPERTS, CHOSEN = 4096, 7168, 2, 256, 8
 GROUPS, KEPT = 8, 4
-NVLINK, NIC, GREY, INK = "#4c8c4a", "#d08a2e", "#9aa3ad", "#1f2933"
+NVLINK, NIC, GREY = "#4c8c4a", "#d08a2e", "#9aa3ad"
 
 
 def visited(parts, limited):
@@ -44,15 +46,6 @@ def sent(dispatcher, ranks):
     limited = dispatcher.endswith("4 of 8 groups")
     over_nodes = TOKENS * token * visited(nodes, limited) * (nodes - 1) / nodes if nodes > 1 else 0
     return TOKENS * token * visited(ranks, limited) * 7 / 8 / 1e6, over_nodes / 1e6
-
-
-def text(x, y, words, size=12, anchor="start", weight="normal", fill=INK):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-            f'font-weight="{weight}" fill="{fill}">{words}</text>')
-
-
-def box(x, y, width, height, fill):
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}" fill="{fill}"/>'
 
 
 def bytes_panel(x, y):
@@ -104,11 +97,7 @@ def main():
         sys.exit(__doc__)
     left, low = bytes_panel(16, 24)
     right, lower = layers_panel(560, 24, sys.argv[1])
-    height = max(low, lower) + 8
-    with open(OUT, "w") as file:
-        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="1040" height="{height:.0f}" '
-                   f'font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n'
-                   + "\n".join(left + right) + "\n</svg>\n")
+    write(OUT, 1040, max(low, lower) + 8, left + right)
 
 
 main()

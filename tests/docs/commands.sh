@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every command that README.md, docs/*.md, scenarios/README.md (blocks without a language) and
-# every --help print, in order, as a reader would from the project's root: each must exit 0, and
+# Runs every command that README.md, docs/*.md, docs/course/*.md, scenarios/README.md (blocks without a
+# language) and every --help print, in order, as a reader would from the project's root: each must exit 0, and
 # must leave nothing in the root that git does not ignore.
 # usage: commands.sh REHEARSE. Blocks of ```console are examples.sh's, which compares their outputs.
 cd "$(dirname "$0")/../.." || exit 2
@@ -48,7 +48,7 @@ printed() {  # every command, as FILE<tab>COMMAND
       if (sub(/\\$/, "", line)) { joined = line; next }
       sub(/ +# .*$/, "", line)
       if (line !~ /^rehearse: /) print FILENAME, line
-    }' README.md docs/*.md scenarios/README.md
+    }' README.md docs/*.md docs/course/*.md scenarios/README.md
   rehearse --help | sed -n '/^SUBCOMMANDS/I,$s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
     rehearse "$command" --help | awk -v OFS='\t' -v name="rehearse $command --help" '
       /^ *Example: / { sub(/^ *Example: /, ""); print name, $0; found = 1 }
