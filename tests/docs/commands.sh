@@ -20,7 +20,6 @@ status=0 ran=0
 exceptions() {
   cat <<'X'
 ./run demo|needs minutes: .ci/run calls the parts of it
-./run test|this is it
 rehearse view predicted.trace profiles/|needs a folder of PyTorch's profiles
 X
 }
