@@ -59,6 +59,7 @@ class CudaDevice final : public Device, public StreamSource {
   cudaStream_t stream(Lane lane) override { return streams_.of(lane); }
   void check(int error, std::string_view what) override { streams_.check(error, what); }
   std::int64_t held_bytes() const override;
+  bool healthy() const override { return healthy_; }
   Watchdog& watchdog() override { return watchdog_; }
   void progressed() override {
     streams_.look();

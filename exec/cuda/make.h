@@ -21,6 +21,8 @@ class StreamSource {
   virtual cudaStream_t stream(Lane lane) = 0;
   virtual void check(int error, std::string_view what) = 0;
   virtual std::int64_t held_bytes() const = 0;  // of the device's memory
+  // False after a step that failed: kernels may still be stuck on the device.
+  virtual bool healthy() const = 0;
   virtual Watchdog& watchdog() = 0;
   virtual void progressed() = 0;  // more of a step is issued
 };

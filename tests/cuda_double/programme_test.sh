@@ -18,17 +18,17 @@ programme() {  # programme VARIABLES... [-- STAGES...]
   has " s in all"
 }
 # Calls of one stage after another fill one folder, what one found stands beside what the others did.
-programme PYTHON=python3 PARTS='^(cpu|gradients.*|kernels|pipeline_parallel_[12]|nccl_pipeline_parallel_2|nccl_KILL)$' -- correct
+programme PYTHON=python3 PARTS='^(cpu|gradients.*|kernels|pipeline_parallel_[12]|nccl_pipeline_parallel_2)$' -- correct
 has "gradients of one step.*100 tensors.*reached"
 has "kernels against the CPU:.*PASSED"
 has "^\| pipeline_parallel=2 \| losses .*reached"
 [ "$(grep -c "pipeline_parallel=2 | losses" "$work/out/summary.md")" = 2 ] || fail "not in one process and over NCCL"
-has "SIGKILL for one in a step: the other ends after [0-9]+ s, exit 3: rehearse: rank 1 "
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
-programme PYTHON=python3 PARTS='^((nccl_)?experts_(cpu|pipeline_parallel_1|data_parallel_2_expert_parallel_2)|latent_cpu|(nccl_)?latent_context_parallel_2)$' -- experts
+programme PYTHON=python3 PARTS='^((nccl_)?experts_(cpu|pipeline_parallel_1|data_parallel_2_expert_parallel_2)|latent_cpu|(nccl_)?latent_context_parallel_2|nccl_KILL)$' -- experts
 has "^\| pipeline_parallel=1 \| losses .*reached"
 has "^\| data_parallel=2 expert_parallel=2 \| losses .*reached.*\| losses .*reached"
 has "^\| context_parallel=2 \| losses .*reached.*\| losses .*reached"
+has "SIGKILL for one in a step: the other ends after [0-9]+ s, exit 3: rehearse: rank 1 "
 programme PYTHON=python3 PARTS='^overlap_(apart|shared|pairs_apart|pairs)$' -- experts
 has "a shared expert beside its dispatch: .* losses and norms target equal: reached"
 has "pairs of a forward and a backward: .* losses and norms target equal: reached"
