@@ -27,6 +27,7 @@ constexpr int kWarp = 32, kWarpgroup = 128;
 struct Copy {
   std::uint32_t to;
   const void* from;
+  std::uint32_t bytes;
   bool valid;
 };
 
@@ -373,11 +374,11 @@ void load_matrices(std::uint32_t (&out)[4], std::uint32_t row, bool transposed) 
   }
 }
 
-void start_copy(std::uint32_t to, const void* from, bool valid) {
-  if (valid && reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+void start_copy(std::uint32_t to, const void* from, std::uint32_t bytes, bool valid) {
+  if (valid && reinterpret_cast<std::uintptr_t>(from) % bytes != 0)
     fail("cp.async from an unaligned address");
-  std::memset(checked(to, 16), 0xFF, 16);
-  self().copies.push_back({to, from, valid});
+  std::memset(checked(to, bytes), 0xFF, bytes);
+  self().copies.push_back({to, from, bytes, valid});
   ++self().open;
 }
 void end_group() {
@@ -391,9 +392,9 @@ void wait_groups(int pending) {
     for (std::size_t k = 0; k < fiber.groups.front(); ++k) {
       const Copy& copy = fiber.copies[k];
       if (copy.valid) {
-        std::memcpy(checked(copy.to, 16), copy.from, 16);
+        std::memcpy(checked(copy.to, copy.bytes), copy.from, copy.bytes);
       } else {
-        std::memset(checked(copy.to, 16), 0, 16);
+        std::memset(checked(copy.to, copy.bytes), 0, copy.bytes);
       }
       note_write(copy.to);
     }

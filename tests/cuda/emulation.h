@@ -107,7 +107,7 @@ void store_word(std::uint32_t to, std::uint32_t word);
 uint4 load_words(std::uint32_t from);
 void load_matrices(std::uint32_t (&out)[4], std::uint32_t row, bool transposed);
 // A copy lands when its group is waited for; until then its target holds NaNs.
-void start_copy(std::uint32_t to, const void* from, bool valid);
+void start_copy(std::uint32_t to, const void* from, std::uint32_t bytes, bool valid);
 void end_group();
 void wait_groups(int pending);
 

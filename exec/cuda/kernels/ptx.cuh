@@ -63,6 +63,12 @@ __device__ __forceinline__ void start_copy(Shared to, const void* from, bool val
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
+// The same of 4 bytes.
+__device__ __forceinline__ void start_copy_word(Shared to, const float* from, bool valid) {
+  const int bytes = valid ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
 // Ends a group of copies; this thread's groups complete in order.
 __device__ __forceinline__ void end_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -94,7 +100,10 @@ inline void load_transposed(std::uint32_t (&out)[4], Shared row) {
   emulation::load_matrices(out, row, true);
 }
 inline void start_copy(Shared to, const void* from, bool valid) {
-  emulation::start_copy(to, from, valid);
+  emulation::start_copy(to, from, 16, valid);
+}
+inline void start_copy_word(Shared to, const float* from, bool valid) {
+  emulation::start_copy(to, from, 4, valid);
 }
 inline void end_group() {
   emulation::end_group();

@@ -6,25 +6,30 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-constexpr int kRows = 4;  // warps of a block; one per token and head
+constexpr int kDeltaThreads = 128;
 
-template <class T, int V>
-__global__ void delta_kernel(std::int64_t tokens, std::int64_t heads, std::int64_t values,
-                             const T* __restrict__ d_o, const T* __restrict__ o,
-                             float* __restrict__ delta) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
-  if (row >= tokens * heads) return;  // the whole warp
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+// kLanes threads for a token's head, which lie side by side in a warp.
+template <class T, int V, int kLanes>
+__global__ void __launch_bounds__(kDeltaThreads)
+    delta_kernel(std::int64_t tokens, std::int64_t heads, std::int64_t values,
+                 const T* __restrict__ d_o, const T* __restrict__ o, float* __restrict__ delta) {
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * (kDeltaThreads / kLanes) + threadIdx.x / kLanes;
+  const bool here = row < tokens * heads;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
   float sum = 0;
-  for (std::int64_t c = lane * V; c < values; c += kWarp * V) {
+  for (std::int64_t c = lane * V; here && c < values; c += kLanes * V) {
     float a[V], b[V];
     load(d_o + row * values + c, a);
     load(o + row * values + c, b);
 #pragma unroll
     for (int i = 0; i < V; ++i) sum += a[i] * b[i];
   }
-  sum = over_warp<Add>(sum);
-  if (lane == 0) delta[row % heads * tokens + row / heads] = sum;
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xFFFFFFFFU, sum, distance);
+  }
+  if (here && lane == 0) delta[row % heads * tokens + row / heads] = sum;
 }
 
 constexpr int kSinkThreads = 256;
@@ -73,9 +78,18 @@ int deltas(Stream stream, Type type, const AttentionShape& s, const void* d_o, c
            float* delta) {
   return with_width(type, s.values(), {d_o, o}, [&](auto zero, auto width) {
     using T = decltype(zero);
-    return launch(delta_kernel<T, decltype(width)::value>, dim3(blocks(s.tokens * s.heads, kRows)),
-                  kRows * kWarp, 0, stream, s.tokens, s.heads, s.values(),
-                  static_cast<const T*>(d_o), static_cast<const T*>(o), delta);
+    constexpr int V = decltype(width)::value;
+    const auto by = [&](auto lanes) {
+      constexpr int kLanes = decltype(lanes)::value;
+      return launch(delta_kernel<T, V, kLanes>,
+                    dim3(blocks(s.tokens * s.heads, kDeltaThreads / kLanes)), kDeltaThreads, 0,
+                    stream, s.tokens, s.heads, s.values(), static_cast<const T*>(d_o),
+                    static_cast<const T*>(o), delta);
+    };
+    // Heads of 64 and of 128 in bf16 leave no thread idle.
+    if (s.values() <= 8 * V) return by(std::integral_constant<int, 8>{});
+    if (s.values() <= 16 * V) return by(std::integral_constant<int, 16>{});
+    return by(std::integral_constant<int, kWarp>{});
   });
 }
 

@@ -10,7 +10,7 @@ int fast_attention_backward(Stream stream, const BackwardCall<Bf16>& call) {
   const AttentionShape& s = call.part.shape;
   if (s.head_dim > 128) return fast_attention_backward_192(stream, call);
   if (s.head_dim > 64 || s.values() > 64) {
-    return launch_backward<128, 128, MmaSync<1>, 32, 1, MmaSync<1>, 64, 1>(stream, call);
+    return launch_backward<128, 128, MmaSync<1>, 32, 1, MmaSync<1>, 32, 1>(stream, call);
   }
   return launch_backward<64, 64, MmaSync<1>, 64, 1, MmaSync<2>, 32, 1>(stream, call);
 }

@@ -27,8 +27,9 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const Extent<kWhole> rows(call.part);
   using Tiles = KeysTiles<Engine, kDim, kValues, kQueries>;
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
+  static_assert(2 * kQueries <= Engine::kThreads);
   const Shared shared = shared_address(dynamic_shared());
-  auto* numbers = reinterpret_cast<float*>(dynamic_shared() + Tiles::kTiles);
+  const auto* numbers = reinterpret_cast<const float2*>(dynamic_shared() + Tiles::kTiles);
   const typename Tiles::Keys k{shared};
   const typename Tiles::Values v{shared + k.kBytes};
   const Shared met = v.at + v.kBytes;
@@ -56,11 +57,13 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     start_tile<Engine::kThreads>(g_tile(stage),
                                  call.d_o + ((token + q0) * s.heads + number) * s.values(),
                                  s.heads * s.values(), valid, values);
-    for (int i = static_cast<int>(threadIdx.x); i < kQueries; i += Engine::kThreads) {
-      const bool here = i < valid;
-      const std::int64_t at = number * s.tokens + token + q0 + i;
-      numbers[2 * stage * kQueries + i] = here ? call.lse[at] * kLog2E : INFINITY;  // P becomes 0
-      numbers[(2 * stage + 1) * kQueries + i] = here ? call.delta[at] : 0.0F;
+    // Zeros beyond the last query: with dO and delta 0 too, P adds nothing to dV, and dS is 0.
+    if (const int i = static_cast<int>(threadIdx.x); i < 2 * kQueries) {
+      const int query = i % kQueries;
+      start_copy_word(
+          shared + Tiles::kTiles + 4 * (2 * stage * kQueries + i),
+          (i < kQueries ? call.lse : call.delta) + number * s.tokens + token + q0 + query,
+          query < valid);
     }
   };
 
@@ -93,6 +96,8 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     end_group();
     // Else no query of the tile sees a key of the group.
     if (rows.reach(q0 + kQueries, k0 + Engine::group_row())) {
+      // lse of this thread's queries 8 n + 2 t and the next at [4 n], delta kQueries / 2 behind.
+      const float2* of_queries = numbers + stage * kQueries + t;
       Fragments<kM, kQueries> p, ds;
       Engine::template start_scores<kQueries>(k, q_tile(stage), p);
       Engine::template start_scores<kQueries>(v, g_tile(stage), ds);
@@ -104,14 +109,14 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
         });
       }
       each_of<kM, kQueries>([&](int m, int n, int i) {
-        const float norm = numbers[2 * stage * kQueries + 8 * n + 2 * t + i % 2];
-        p[m][n][i] = power_of_two(p[m][n][i] * power - norm);
+        const float2 lse = of_queries[4 * n];
+        p[m][n][i] = power_of_two(p[m][n][i] * power - (i % 2 == 0 ? lse.x : lse.y) * kLog2E);
       });
       Engine::template start_sum<kQueries>(packed<kM, kQueries>(p), g_tile(stage), dv);
       Engine::template wait<1>(ds);
       each_of<kM, kQueries>([&](int m, int n, int i) {
-        const float correction = numbers[(2 * stage + 1) * kQueries + 8 * n + 2 * t + i % 2];
-        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - correction);
+        const float2 delta = of_queries[kQueries / 2 + 4 * n];
+        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - (i % 2 == 0 ? delta.x : delta.y));
       });
       Engine::template start_sum<kQueries>(packed<kM, kQueries>(ds), q_tile(stage), dk);
       Engine::template wait<0>(dv, dk);

@@ -138,15 +138,19 @@ __device__ __forceinline__ void merge_fragments(const Fragments<kM, kDim>& c, bo
     for (int half = 0; half < 2; ++half) {
       const int row = 16 * m + 8 * half + g;
       if (row >= valid) continue;
+      float* at = to + row * stride + 2 * t;
+      float2 sum[kDim / 8];  // all are read before one is written: one wait
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
-        const int column = 8 * n + 2 * t;
-        if (column >= width) continue;
-        auto* pair = reinterpret_cast<float2*>(to + row * stride + column);
-        float2 sum = first ? make_float2(0, 0) : *pair;
-        sum.x = sum.x * before[m][half] + c[m][n][2 * half] * now[m][half];
-        sum.y = sum.y * before[m][half] + c[m][n][2 * half + 1] * now[m][half];
-        *pair = sum;
+        sum[n] = first || 8 * n + 2 * t >= width ? make_float2(0, 0)
+                                                 : *reinterpret_cast<const float2*>(at + 8 * n);
+      }
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        if (8 * n + 2 * t >= width) continue;
+        sum[n].x = sum[n].x * before[m][half] + c[m][n][2 * half] * now[m][half];
+        sum[n].y = sum[n].y * before[m][half] + c[m][n][2 * half + 1] * now[m][half];
+        *reinterpret_cast<float2*>(at + 8 * n) = sum[n];
       }
     }
   }

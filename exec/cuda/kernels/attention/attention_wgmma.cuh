@@ -17,6 +17,7 @@ struct Wgmma {
   static constexpr int kGroupRows = 64;
   static constexpr bool kAhead = true;
   __device__ __forceinline__ static int group_row() {
+    if constexpr (kWarpgroups == 1) return 0;
     // By way of a shuffle: the compiler then knows that all lanes have the same.
     return __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpgroup, 0) * kGroupRows;
   }
