@@ -114,9 +114,10 @@ def prediction(name, run, dry):
 def memory(run, calibration):
     gpu = read(run)["memory"]["gpu"]
     context = read(calibration)["scalars"]["device.context_bytes"]
-    stated = gpu["held_bytes"] + context
+    graphs = gpu["graphs"]
+    stated = gpu["held_bytes"] + graphs["bytes"] + context
     error = gpu["taken_bytes"] / stated - 1
-    return (f"taken {gpu['taken_bytes']} B, arena and buffers {gpu['held_bytes']} B + calibrated context {context:.0f} B: "
+    return (f"taken {gpu['taken_bytes']} B, arena and buffers {gpu['held_bytes']} B + {graphs['count']} graphs of {graphs['nodes']} nodes {graphs['bytes']} B (made in {1e3 * graphs['instantiate_s']:.0f} ms) + calibrated context {context:.0f} B: "
             f"{100 * error:+.2f} % ({reached(abs(error) <= 0.02, '2 %')})")
 
 

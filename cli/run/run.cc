@@ -50,7 +50,9 @@ int run(const RunFlags& flags) {
   if (!as_run) return fail(as_run.error().message);
   Scenario scenario = std::move(as_run).value();
   const bool speaks = !launch || (launch->process == 0 && !launched);
-  if (speaks && !device.value().refused().empty()) {
+  // The GPU may be there for the others: every process of another launcher says that it does
+  // without.
+  if ((speaks || (launch && !launched)) && !device.value().refused().empty()) {
     print_error("run: --device auto: the CPU takes it: " + device.value().refused());
   }
   const Result<std::int32_t> processes =

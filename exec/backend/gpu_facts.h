@@ -7,6 +7,12 @@
 
 namespace rehearse::exec {
 
+struct GraphFacts {  // CUDA graphs of a run's ops; all are made in its second step
+  std::int64_t count = 0, nodes = 0;
+  std::int64_t nanoseconds = 0;  // of the host, to instantiate them
+  std::int64_t bytes = 0;        // of the device's memory that went in that step
+};
+
 struct GpuFacts {
   std::string name;             // "NVIDIA H200"
   std::int32_t capability = 0;  // 90
@@ -15,7 +21,8 @@ struct GpuFacts {
   double sm_clock_mhz = 0, memory_clock_mhz = 0;  // the highest; what it ran at is not known here
   std::string versions;                           // of driver and libraries
   std::int64_t free_bytes = 0;                    // now
-  // Taken now by nobody's arenas or buffers: the context, its modules, other programs.
+  GraphFacts graphs;
+  // Taken now by nobody's arenas, buffers or graphs: the context, its modules, other programs.
   std::int64_t context_bytes = 0;
   std::int64_t communicator_bytes = 0;  // of one communicator; 0: none was made
 };

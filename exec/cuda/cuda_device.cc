@@ -18,9 +18,10 @@ Error no_memory(const std::string& what, std::int32_t rank, std::int64_t bytes, 
 
 }  // namespace
 
-CudaDevice::CudaDevice(const CudaOptions& options, std::string name)
+CudaDevice::CudaDevice(const CudaOptions& options, std::string name, std::int64_t widest_head)
     : options_(options),
       name_(std::move(name)),
+      widest_head_(widest_head),
       graphs_(options.graphs),
       streams_(options.label),
       watchdog_(options.timeout_s, options.stuck) {}

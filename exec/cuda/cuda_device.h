@@ -20,12 +20,13 @@ namespace rehearse::exec::cuda {
 
 class CudaDevice final : public Device, public StreamSource {
  public:
-  CudaDevice(const CudaOptions& options, std::string name);
+  // widest_head: of attention (kernels.h).
+  CudaDevice(const CudaOptions& options, std::string name, std::int64_t widest_head);
   ~CudaDevice() override;
 
   std::string_view name() const override { return name_; }
   bool asynchronous() const override { return true; }
-  std::int64_t widest_head() const override { return kWidestHead; }
+  std::int64_t widest_head() const override { return widest_head_; }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
   Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override;
   void write(std::byte* to, const void* from, std::int64_t bytes) override;
@@ -65,6 +66,7 @@ class CudaDevice final : public Device, public StreamSource {
     streams_.look();
     watchdog_.progressed();
   }
+  const GraphFacts& graphs() const override { return graphs_.facts(); }
 
   // --- for the kernels ---------------------------------------------------------
   Buffers& buffers() { return buffers_; }
@@ -77,6 +79,7 @@ class CudaDevice final : public Device, public StreamSource {
 
   CudaOptions options_;
   std::string name_;
+  std::int64_t widest_head_;
   bool healthy_ = true;
   std::map<std::int32_t, DeviceMemory> arenas_;  // by rank
   std::vector<DeviceMemory> more_;               // of ranks that were given memory again

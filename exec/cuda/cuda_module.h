@@ -17,7 +17,7 @@
 namespace rehearse::exec {
 
 struct CudaOptions {
-  std::int32_t device = 0;                   // LOCAL_RANK of the process, modulo the devices there
+  std::int32_t device = 0;                   // the process of this machine, LOCAL_RANK
   ElementType type = ElementType::BFloat16;  // of activations and parameters
   double timeout_s = 600;                    // that an op may take
   bool graphs = true;                        // of ops that do the same in every step

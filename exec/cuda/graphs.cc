@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/graphs.h"
 
+#include <algorithm>
+#include <chrono>
+
 namespace rehearse::exec::cuda {
 namespace {
 
@@ -8,7 +11,22 @@ std::string said(const char* call, cudaError_t error) {
   return std::string(call) + ": " + cudaGetErrorString(error);
 }
 
+std::int64_t free_bytes() {
+  std::size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<std::int64_t>(free) : 0;
+}
+
 }  // namespace
+
+// Twice in a run the driver is asked how much memory is free: around the step that makes graphs.
+void Graphs::begin_step() {
+  ++steps_;
+  if (!on_) return;
+  if (steps_ == 2) free_before_ = free_bytes();
+  if (steps_ == 3 && facts_.count > 0) {
+    facts_.bytes = std::max<std::int64_t>(0, free_before_ - free_bytes());
+  }
+}
 
 Graphs::~Graphs() {
   for (const auto& [key, graph] : made_) {
@@ -47,7 +65,15 @@ bool Graphs::end_capture(cudaStream_t stream, const std::string& error) {
   cudaError_t status = cudaStreamEndCapture(stream, &graph);
   if (status == cudaSuccess && error.empty()) {
     call = "cudaGraphInstantiate";
+    const auto begin = std::chrono::steady_clock::now();
     status = cudaGraphInstantiate(&made, graph, 0);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
+    std::size_t nodes = 0;
+    if (status == cudaSuccess && cudaGraphGetNodes(graph, nullptr, &nodes) == cudaSuccess) {
+      ++facts_.count;
+      facts_.nodes += static_cast<std::int64_t>(nodes);
+      facts_.nanoseconds += took.count();
+    }
   }
   if (graph != nullptr) cudaGraphDestroy(graph);
   if (!error.empty()) return give_up(key, error);

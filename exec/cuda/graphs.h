@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "exec/backend/gpu_facts.h"
 #include "schedules/base/units.h"
 
 namespace rehearse::exec::cuda {
@@ -24,7 +25,7 @@ class Graphs {
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
-  void begin_step() { ++steps_; }
+  void begin_step();
   // True: the op's graph was launched. Else the caller issues the op, perhaps into a capture.
   bool launch(std::int32_t rank, OpId op, cudaStream_t stream);
   // Is the op's work being captured?
@@ -34,6 +35,7 @@ class Graphs {
   bool end_capture(cudaStream_t stream, const std::string& error);
   // Why the last op that was given up has no graph.
   const std::string& failure() const { return failure_; }
+  const GraphFacts& facts() const { return facts_; }
 
  private:
   using Key = std::pair<std::int32_t, std::int32_t>;  // rank, op
@@ -44,6 +46,8 @@ class Graphs {
   Key capturing_{-1, -1};
   std::map<Key, cudaGraphExec_t> made_;  // null: given up
   std::string failure_;
+  GraphFacts facts_;
+  std::int64_t free_before_ = 0;  // [B], when the second step began
 };
 
 }  // namespace rehearse::exec::cuda

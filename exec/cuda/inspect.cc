@@ -19,11 +19,10 @@ Result<GpuFacts> inspect(const Device& of) {
   facts.l2_bytes = attribute(cudaDevAttrL2CacheSize);
   facts.sm_clock_mhz = attribute(cudaDevAttrClockRate) / 1e3;
   facts.memory_clock_mhz = attribute(cudaDevAttrMemoryClockRate) / 1e3;
-  // What trials freed is the pool's until it is trimmed. What is left beside buffers: the context,
-  // its kernels as far as they were called, graphs, and other processes on this device.
+  // What trials freed is the pool's until it is trimmed. What is left beside buffers and graphs:
+  // the context, its kernels as far as they were called, and other processes on this device.
   cudaMemPool_t pool{};
-  if (error == cudaSuccess && source->healthy() &&
-      cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) {
+  if (error == cudaSuccess && cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) {
     error = cudaDeviceSynchronize();
     cudaMemPoolTrimTo(pool, 0);
   }
@@ -32,7 +31,9 @@ Result<GpuFacts> inspect(const Device& of) {
   if (error != cudaSuccess) return Error{std::string("CUDA device: ") + cudaGetErrorString(error)};
   facts.memory_bytes = static_cast<std::int64_t>(total);
   facts.free_bytes = static_cast<std::int64_t>(free);
-  facts.context_bytes = facts.memory_bytes - facts.free_bytes - source->held_bytes();
+  facts.graphs = source->graphs();
+  facts.context_bytes =
+      facts.memory_bytes - facts.free_bytes - source->held_bytes() - facts.graphs.bytes;
   return facts;
 }
 

@@ -25,9 +25,11 @@ class StreamSource {
   virtual bool healthy() const = 0;
   virtual Watchdog& watchdog() = 0;
   virtual void progressed() = 0;  // more of a step is issued
+  virtual const GraphFacts& graphs() const = 0;
 };
 
 Result<std::int32_t> devices();
+std::string dotted(int version);  // of CUDA: 13000 -> "13.0"
 Result<Backend> make_backend(const CudaOptions& options);
 Result<GpuFacts> inspect(const Device& device);
 Result<std::unique_ptr<Communicator>> make_nccl(Device& device, const NcclOptions& options);

@@ -7,10 +7,6 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-std::string dotted(int version) {  // 13000 -> 13.0
-  return std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
-}
-
 std::string versions() {
   int runtime = 0, driver = 0, nccl = 0;
   cudaRuntimeGetVersion(&runtime);

@@ -18,6 +18,8 @@
 using rehearse::exec::cuda::testing::bf16_bits;
 using rehearse::exec::cuda::testing::bf16_value;
 
+bool rehearse_cublaslt_double_is_full = false;  // of memory: a test sets it
+
 namespace {
 
 constexpr float kTimes[] = {3, 2, 1, 4};  // of the algorithms [ms]
@@ -241,6 +243,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
 }
 
 cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
+  if (rehearse_cublaslt_double_is_full) return cudaErrorMemoryAllocation;
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return cudaSuccess;
 }

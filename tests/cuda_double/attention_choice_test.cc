@@ -217,8 +217,11 @@ TEST_F(AttentionChoiceTest, WithoutMemoryForATrialItIsMmaSync) {
   cuda_double::set_full(true);
   AttentionChoice c = choice();
   EXPECT_EQ(forward(c), MmaSync);
+  EXPECT_EQ(backward(c), MmaSync);
   cuda_double::set_full(false);
   EXPECT_EQ(forward(c), MmaSync);  // and stays so
+  ASSERT_EQ(said_.size(), 1u);     // once
+  EXPECT_NE(said_[0].find("bytes of GPU memory for a trial"), std::string::npos) << said_[0];
   EXPECT_EQ(of(MmaSync).calls, 0);
 }
 

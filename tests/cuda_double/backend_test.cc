@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's host logic on a double: no GPU, no claim about kernels or speed. Whatever
 // order the double's streams run in, events make the result that of the CPU, bit for bit.
+#include "exec/cuda/make.h"
 #include "tests/cuda_double/processes.h"
 
 namespace rehearse::exec {
@@ -189,10 +190,50 @@ TEST(NcclDouble, NamesASwappedCollective) {
 
 TEST(CudaDouble, SaysThatThereIsNoDevice) {
   cuda_double::set_devices(0);
-  const auto made = cuda::make_backend({});
+  const auto old = cuda::make_backend({});
+  cuda_double::set_driver(0);
+  const auto none = cuda::make_backend({});
+  cuda_double::set_driver(12040);
+  cuda_double::set_devices(8);
+  ASSERT_FALSE(old);
+  EXPECT_EQ(old.error().message, "no CUDA device: the driver is for CUDA 12.4, this build needs " +
+                                     cuda::dotted(CUDART_VERSION) +
+                                     ": a newer driver, or a build with CUDA 12");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "no CUDA device: there is no driver's library (libcuda.so.1)");
+}
+
+// Nobody takes another process's device; where the launcher shows each process its own, that is
+// number 0 for all of them.
+TEST(CudaDouble, SaysThatAProcessHasNoDevice) {
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_TRUE(cuda::make_backend({.device = 7}));
+  const auto eighth = cuda::make_backend({.device = 8});
+  ASSERT_FALSE(eighth);
+  EXPECT_EQ(eighth.error().message,
+            "process 8 of this machine (LOCAL_RANK) has no device: there are 8");
   cuda_double::set_devices(1);
-  ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message.find("no CUDA device"), std::string::npos);
+  const auto second = cuda::make_backend({.device = 1});
+  setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+  const auto own = cuda::make_backend({.device = 1});
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  cuda_double::set_devices(8);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().message,
+            "process 1 of this machine (LOCAL_RANK) has no device: there is one");
+  EXPECT_TRUE(own);
+}
+
+// sm_86, sm_89 and sm_120 give a block 99 KiB: exact attention of wider heads does not fit.
+TEST(CudaDouble, TakesTheHeadsThatSharedMemoryHolds) {
+  cuda_double::set_shared_bytes(std::size_t{99} << 10);
+  const auto in_fp32 = cuda::make_backend({.type = ElementType::Float32});
+  const auto in_bf16 = cuda::make_backend({.type = ElementType::BFloat16});
+  cuda_double::set_shared_bytes(std::size_t{227} << 10);
+  const auto large = cuda::make_backend({.type = ElementType::Float32});
+  EXPECT_EQ(in_fp32.value().device->widest_head(), 128);
+  EXPECT_EQ(in_bf16.value().device->widest_head(), 192);
+  EXPECT_EQ(large.value().device->widest_head(), 256);
 }
 
 }  // namespace

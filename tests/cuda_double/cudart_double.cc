@@ -22,7 +22,12 @@ using rehearse::cuda_double::Touched;
 
 namespace {
 
-std::atomic<int> devices{1};
+constexpr int kDevices = 8;
+std::atomic<int> devices{kDevices};
+constexpr int kOldDriver = 12040;
+std::atomic<int> driver_version{kOldDriver};          // that is told when there is no device
+std::atomic<size_t> shared_bytes{size_t{227} << 10};  // of a block
+constexpr size_t kGraph = size_t{64} << 10;           // that the double says a graph takes
 constexpr int kCapability = 9;
 constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs for itself
 std::atomic<size_t> allocated{0}, pooled{0};    // of what is allocated: freed, and kept by the pool
@@ -228,6 +233,14 @@ void set_devices(int count) {
   devices = count;
 }
 
+void set_driver(int version) {
+  driver_version = version;
+}
+
+void set_shared_bytes(std::size_t bytes) {
+  shared_bytes = bytes;
+}
+
 void hand_out(void* memory) {
   planted_memory = memory;
 }
@@ -245,7 +258,8 @@ using Fault = rehearse::cuda_double::CaptureFault;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (no_device() == cudaSuccess) *count = devices.load();
+  static const char* const shown = std::getenv("CUDA_DOUBLE_DEVICES");  // of the command in a test
+  if (no_device() == cudaSuccess) *count = shown == nullptr ? devices.load() : std::atoi(shown);
   return no_device();
 }
 cudaError_t cudaSetDevice(int) {
@@ -255,6 +269,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "a double, no GPU");
   properties->major = kCapability;
+  properties->sharedMemPerBlockOptin = shared_bytes.load();
   return no_device();
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -292,7 +307,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 0;
+  *version = no_device() == cudaSuccess ? 0 : driver_version.load();
   return cudaSuccess;
 }
 
@@ -475,6 +490,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
   if (strikes(graph->planted, Fault::Instantiate)) return cudaErrorMemoryAllocation;
   *made = new CUgraphExec_st{graph->work, graph->planted};
+  allocated += kGraph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+  *count = graph->work.size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -482,6 +502,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  allocated -= kGraph;
   delete graph;
   return cudaSuccess;
 }

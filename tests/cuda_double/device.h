@@ -56,6 +56,10 @@ void break_captures(int nth, CaptureFault fault = CaptureFault::End);
 void set_full(bool now);
 // How many devices there are; 0: as on a machine without a driver (error 35).
 void set_devices(int count);
+// For which CUDA the driver is, as 12040 for 12.4; 0: there is none.
+void set_driver(int version);
+// What a block may have of shared memory [B].
+void set_shared_bytes(std::size_t bytes);
 // The next allocation, of the device or of pinned memory, gets this, as an allocator hands out
 // again what others have given back. REQUIRES: aligned_alloc(256) of as much; the double frees it.
 void hand_out(void* memory);

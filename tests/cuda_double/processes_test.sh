@@ -52,7 +52,7 @@ layout() {  # layout PROCESSES PLAN_KEYS...; `of`: writes the scenario
   [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "$processes processes: other numbers: $*"
 }
 layout 2 pipeline_parallel=2 schedule=1f1b
-grep -q '"context_bytes": 314572800' "$work/one.json" || fail "what is not the executor's is not the double's context"
+grep -Eq '"count": [1-9]' "$work/one.json" && grep -q '"context_bytes": 314572800' "$work/one.json" || fail "what is not the executor's is not the double's context"
 layout 2 tensor_parallel=2 sequence_parallel=true
 layout 4 data_parallel=2 pipeline_parallel=2 zero_stage=1 schedule=zb_h1
 layout 4 context_parallel=2 data_parallel=2 zero_stage=3
@@ -109,7 +109,22 @@ grep -q '"backend": "cuda"' "$work/auto.json" || fail "auto does not take the GP
 CUDA_DOUBLE_FAILS=1 "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --set plan.precision=fp32 --steps 1 --json \
   >"$work/auto.json" 2>"$work/err" || fail "auto without a GPU: $(cat "$work/err")"
 grep -q '"backend": "cpu"' "$work/auto.json" || fail "auto does not fall back"
-one_line "$work/err" "run: --device auto: the CPU takes it: no CUDA device: " "auto falls back"
+one_line "$work/err" "run: --device auto: the CPU takes it: no CUDA device: the driver is for CUDA 12.4, this build needs [0-9.]+: a newer driver, or a build with CUDA 12$" "auto falls back"
+# Every process of another launcher says so: the GPU may be there for its partners.
+scenario "$work/s.json" 2
+for k in 0 1; do
+  RANK=$k WORLD_SIZE=2 LOCAL_RANK=$k MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)) CUDA_DOUBLE_FAILS=1 "$rehearse" \
+    run "$work/s.json" --set plan.data_parallel=2 --set plan.precision=fp32 --steps 1 >"$work/$k.out" 2>"$work/$k.err" &
+done
+wait
+for k in 0 1; do
+  grep -q "run: --device auto: the CPU takes it: no CUDA device: " "$work/$k.err" || fail "process $k falls back in silence: $(cat "$work/$k.err")"
+done
+# More processes than devices.
+scenario "$work/s.json" 4
+CUDA_DOUBLE_DEVICES=2 "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --device cuda --processes 4 >"$work/out" 2>"$work/err" &&
+  fail "four processes share two devices"
+grep -q "process [23] of this machine (LOCAL_RANK) has no device: there are 2" "$work/err" || fail "four processes on two devices: $(cat "$work/err")"
 
 # Two ranks in a process: NCCL wants one.
 scenario "$work/s.json" 4

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "exec/cuda/calls/best_time.h"
 
@@ -90,6 +91,10 @@ AttentionEngine AttentionChoice::choose(Stream stream, const Trial& trial) {
     cudaFreeAsync(memory, stream);
   } else {
     cudaGetLastError();  // clears it
+    if (say_ && !std::exchange(said_no_memory_, true)) {
+      say_("attention: no " + std::to_string(2 * trial.bytes + 256) +
+           " bytes of GPU memory for a trial: mma.sync, perhaps the slower engine");
+    }
   }
   chosen_.emplace(trial.key, engine);
   return engine;

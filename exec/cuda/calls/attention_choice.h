@@ -4,9 +4,9 @@
 // is kept, but wgmma only if both agree; else no shape gets it.
 //
 // A trial waits for the device and takes memory for its results, which it frees; where there is
-// none, and while a graph is captured, it is mma.sync. Another run may choose another engine, hence
-// other last bits, unless one is asked for. A part of attention runs on what the whole of its shape
-// would. Not thread-safe.
+// none (which is said once), and while a graph is captured, it is mma.sync. Another run may choose
+// another engine, hence other last bits, unless one is asked for. A part of attention runs on what
+// the whole of its shape would. Not thread-safe.
 #pragma once
 
 #include <compare>
@@ -59,6 +59,7 @@ class AttentionChoice {
   std::optional<AttentionEngine> only_;
   bool says_all_ = false;
   Say say_;
+  bool said_no_memory_ = false;
   std::map<Key, AttentionEngine> chosen_;
 };
 

@@ -17,6 +17,7 @@ class CudaKernels final : public Kernels {
   CudaKernels(CudaDevice& device, const CudaOptions& options, bool has_wgmma)
       : device_(device),
         type_(options.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32),
+        gemm_(options.warn),
         choice_(has_wgmma, options.attention, options.warn) {}
 
 #define COMPOSED(name, parameters, arguments) void name(Lane lane, SPREAD parameters) override;

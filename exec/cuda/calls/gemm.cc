@@ -10,6 +10,7 @@
 #include <array>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "exec/cuda/calls/best_time.h"
 
@@ -118,6 +119,8 @@ struct Gemm::Plans {
   std::map<GemmKey, Plan> plans;
   bool tuning = true;
   std::int64_t timed = 0;
+  Say say;
+  bool said = false;
 
   cublasStatus_t describe(const GemmKey& key, const Operands& at, Plan* plan) const {
     const Form form = form_of(key);
@@ -203,6 +206,11 @@ struct Gemm::Plans {
       if (cudaMallocAsync(&instead, static_cast<std::size_t>(4 * key.n * key.k), stream) !=
           cudaSuccess) {
         cudaGetLastError();  // clears it
+        if (say && !std::exchange(said, true)) {
+          say("products: no " + std::to_string(4 * key.n * key.k) +
+              " bytes of GPU memory for a trial: weight gradients keep the first algorithm that "
+              "cuBLASLt suggests, perhaps a slow one");
+        }
         return;
       }
       at.out = instead;
@@ -260,7 +268,8 @@ struct Gemm::Plans {
   }
 };
 
-Gemm::Gemm() : plans_(std::make_unique<Plans>()) {
+Gemm::Gemm(Say say) : plans_(std::make_unique<Plans>()) {
+  plans_->say = std::move(say);
   plans_->created = cublasLtCreate(&plans_->handle);
 }
 Gemm::~Gemm() {

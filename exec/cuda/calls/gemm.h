@@ -11,7 +11,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "exec/cuda/calls/kernels.h"
 
@@ -49,7 +51,8 @@ struct GemmKey {
 // cudaErrorNotSupported, where the library has no algorithm, 999 for its other errors.
 class Gemm {
  public:
-  Gemm();
+  using Say = std::function<void(const std::string&)>;
+  explicit Gemm(Say say = {});  // takes a line where a trial had no memory; may be null
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;

@@ -113,8 +113,14 @@ std::int64_t sort_rows_scratch(const ArrivedShape& shape);
 int sort_rows(Stream stream, const ArrivedShape& shape, const std::int32_t* begins,
               std::int32_t* from, std::int32_t* begin, void* scratch);
 
-// Columns of the widest head that attention takes.
-inline constexpr std::int64_t kWidestHead = 256;
+// Columns of the widest head that attention takes, and what its blocks take of shared memory above
+// 128 columns where tensor cores do not compute it [B]: more than the 99 KiB of sm_86, sm_89,
+// sm_120.
+inline constexpr std::int64_t kWidestHead = 256, kSharedOfWideHeads = 140288;
+// Of a device whose blocks may have so much shared memory.
+constexpr std::int64_t widest_head(Type type, std::int64_t shared_bytes) {
+  return shared_bytes >= kSharedOfWideHeads ? kWidestHead : type == Type::BFloat16 ? 192 : 128;
+}
 
 // --- attention, by engine ------------------------------------------------------------------------
 // REQUIRES: head_dim and values() <= kWidestHead. Tensor cores compute where they take the heads

@@ -193,8 +193,19 @@ int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Str
   kernel<<<grid, static_cast<unsigned>(threads), shared, stream>>>(static_cast<P>(a)...);
   return static_cast<int>(cudaGetLastError());
 }
+// Aligned to 1,024 bytes, as swizzled tiles need it. The compiler believes the attribute; where the
+// block's memory really begins is known on the device alone, so a block that it does not hold for
+// ends its grid.
 __device__ __forceinline__ std::byte* dynamic_shared() {
   extern __shared__ __align__(1024) std::byte dynamic_shared_bytes[];
+  asm volatile(
+      "{\n"
+      ".reg .pred odd;\n"
+      ".reg .b32 low;\n"
+      "and.b32 low, %0, 1023;\n"
+      "setp.ne.u32 odd, low, 0;\n"
+      "@odd trap;\n"
+      "}\n" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(dynamic_shared_bytes))));
   return dynamic_shared_bytes;
 }
 // Of the current device: as many blocks at least keep it busy.

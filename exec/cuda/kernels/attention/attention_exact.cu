@@ -288,6 +288,9 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call,
   }
 }
 
+static_assert(sizeof(BackwardShared<256>) == kSharedOfWideHeads &&
+              sizeof(ForwardShared<256>) <= kSharedOfWideHeads);
+
 // Keys and values are padded alike.
 template <class F>
 int with_dim(const AttentionShape& s, F f) {
