@@ -22,9 +22,17 @@ VocabularyShape vocabulary(const OpView& op) {
           .softcap = static_cast<float>(m.final_softcap)};
 }
 
-// Rows of the chunk whose logits (fp32) the node reads first.
+// As the logits have it, whose rows may be longer.
+VocabularyShape logit_shape(const OpView& op) {
+  VocabularyShape shape = vocabulary(op);
+  shape.columns = op.shared.shape.logit_columns;
+  return shape;
+}
+
+// Rows of the chunk whose logits the node reads first.
 std::int64_t chunk_rows(const OpView& op, const Node& n) {
-  return op.tensor(n.reads[0]).bytes / (4 * op.shared.shape.vocabulary);
+  const RankShape& s = op.shared.shape;
+  return op.tensor(n.reads[0]).bytes / (s.element * s.logit_columns);
 }
 
 // What the rows of the chunk at hand are to be followed by.
@@ -67,27 +75,27 @@ void position_gradient(const OpView& op, const Node& n) {
 }
 
 void row_maxima(const OpView& op, const Node& n) {
-  op.kernels.row_maxima(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
+  op.kernels.row_maxima(op.lane, chunk_rows(op, n), logit_shape(op), op.in(n, 0),
                         floats(op.out(n)));
 }
 
 void row_sums(const OpView& op, const Node& n) {
-  op.kernels.row_sums(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
-                      floats(op.in(n, 1)), targets(op), floats(op.out(n)));
+  op.kernels.row_sums(op.lane, chunk_rows(op, n), logit_shape(op), op.in(n, 0), floats(op.in(n, 1)),
+                      targets(op), floats(op.out(n)));
 }
 
 void loss(const OpView& op, const Node& n) {
-  op.kernels.loss_and_gradient(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
-                               floats(op.in(n, 1)), floats(op.in(n, 2)), targets(op), op.scale,
-                               op.out(n), op.compute->at.loss);
+  op.kernels.loss_and_gradient(op.lane, chunk_rows(op, n), logit_shape(op), floats(op.in(n, 1)),
+                               floats(op.in(n, 2)), targets(op), op.scale, op.out(n),
+                               op.compute->at.loss);
 }
 
 void whole_loss(const OpView& op, const Node& n) {
   const Node& sums = op.body->nodes[op.carry.next++];
   const Node& gradient = op.body->nodes[op.carry.next++];
-  op.kernels.cross_entropy(op.lane, chunk_rows(op, n), vocabulary(op), floats(op.in(n, 0)),
-                           targets(op), op.scale, floats(op.out(n)), floats(op.out(sums)),
-                           op.out(gradient), op.compute->at.loss);
+  op.kernels.cross_entropy(op.lane, chunk_rows(op, n), logit_shape(op), targets(op), op.scale,
+                           floats(op.out(n)), floats(op.out(sums)), op.out(gradient),
+                           op.compute->at.loss);
 }
 
 }  // namespace rehearse::exec

@@ -54,20 +54,21 @@ void linear_weight(const OpView& op, const Node& n) {
 }
 
 void logits(const OpView& op, const Node& n) {
-  op.kernels.logits(op.lane, n.m, n.n, n.k, op.element(op.in(n, 0), op.carry.chunk * n.k),
-                    op.parameter(n), floats(op.out(n)));
+  const std::int64_t columns = op.shared.shape.logit_columns;
+  op.kernels.logits(op.lane, n.m, n.n, n.k, columns, op.element(op.in(n, 0), op.carry.chunk * n.k),
+                    op.parameter(n), op.out(n));
   if (const double cap = op.shared.model.final_softcap; cap > 0) {
-    op.kernels.softcap(op.lane, n.m * n.n, cap, floats(op.out(n)));
+    op.kernels.softcap(op.lane, n.m * columns, cap, op.out(n));
   }
 }
 
 void logits_input(const OpView& op, const Node& n) {
-  op.kernels.linear_input(op.lane, n.m, n.k, n.n, op.in(n, 0), op.parameter(n),
-                          op.element(op.out(n), op.carry.chunk * n.n));
+  op.kernels.logits_input(op.lane, n.m, n.k, n.n, op.shared.shape.logit_columns, op.in(n, 0),
+                          op.parameter(n), op.element(op.out(n), op.carry.chunk * n.n));
 }
 
 void logits_weight(const OpView& op, const Node& n) {
-  op.kernels.linear_weight(op.lane, n.k, n.n, n.m, op.in(n, 0),
+  op.kernels.logits_weight(op.lane, n.k, n.n, n.m, op.shared.shape.logit_columns, op.in(n, 0),
                            op.element(op.in(n, 1), op.carry.chunk * n.m), op.gradient(n));
   op.carry.chunk += n.k;
 }

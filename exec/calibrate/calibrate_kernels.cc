@@ -165,20 +165,20 @@ class MemoryBound {
            b.embed_backward(kLane, r, h, ids(r), cold(r * h), vocabulary(h),
                             reinterpret_cast<std::int32_t*>(scratch(r)), scratch(h * h));
          }},
-        {"row_maxima", false, 0, 1,
+        {"row_maxima", false, 1, 0,
          [&](std::int64_t r, std::int64_t v) {
            b.row_maxima(kLane, r, vocabulary(v), cold(r * v), scratch(r));
          },
          true},
-        {"row_sums", false, 0, 1,
+        {"row_sums", false, 1, 0,
          [&](std::int64_t r, std::int64_t v) {
            b.row_sums(kLane, r, vocabulary(v), cold(r * v), cold(r), ids(r), scratch(2 * r));
          },
          true},
-        {"cross_entropy", false, 1, 1,
+        {"cross_entropy", false, 2, 0,
          [&](std::int64_t r, std::int64_t v) {
-           b.loss_and_gradient(kLane, r, vocabulary(v), cold(r * v), cold(r), positive(2 * r),
-                               ids(r), 1.0F, scratch(r * v), scratch(1));
+           b.loss_and_gradient(kLane, r, vocabulary(v), cold(r), positive(2 * r), ids(r), 1.0F,
+                               scratch(r * v), scratch(1));
          },
          true},
         // In bf16 there is a master, and the parameter is written along.

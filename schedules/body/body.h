@@ -90,7 +90,7 @@ struct Node {
   bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
   bool chunked = false;      // it is cut in pieces, each beside a piece of its product
   GraphPart part = GraphPart::None;
-  std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]; n: also of a row of the loss
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
   std::int64_t parallel = 0;  // Attention: independent tiles of 128 query rows (wave factor)

@@ -10,6 +10,7 @@ namespace {
 
 // [B] of logits that a chunk of the loss may take in 16 bit.
 constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kRowBytes = 128;  // that rows of logits begin at in 16 bit
 
 std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
@@ -22,15 +23,15 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
 // has at least 256 rows (or half of all) then, so that its products stay efficient.
 std::int64_t loss_chunk_tokens(const RankShape& shape, bool fp32) {
   const std::int64_t tokens = shape.tokens;
-  const std::int64_t vocabulary = std::max<std::int64_t>(shape.vocabulary, 1);
+  const std::int64_t columns = std::max<std::int64_t>(shape.logit_columns, 1);
   if (!fp32) {
-    const std::int64_t most = std::max<std::int64_t>(kLogitBytes / (4 * vocabulary), 1);
+    const std::int64_t most = std::max<std::int64_t>(kLogitBytes / (shape.element * columns), 1);
     const std::int64_t chunks = (tokens + most - 1) / most;
     return chunks > 1 ? rounded_up((tokens + chunks - 1) / chunks, 128) : tokens;
   }
   const std::int64_t least = std::min<std::int64_t>((tokens + 1) / 2, 256);
   const std::int64_t chunk =
-      std::clamp<std::int64_t>(tokens * shape.hidden / vocabulary, least, tokens);
+      std::clamp<std::int64_t>(tokens * shape.hidden / columns, least, tokens);
   return chunk >= 256 ? chunk / 128 * 128 : chunk;
 }
 
@@ -74,7 +75,10 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.ffn = model.ffn_hidden / t;
   shape.up = matrices_up(model) * shape.ffn;
   shape.vocabulary = plan.padded_vocabulary / t;
-  shape.loss_chunk = loss_chunk_tokens(shape, plan.precision.compute == ComputeType::Fp32);
+  const bool fp32 = plan.precision.compute == ComputeType::Fp32;
+  shape.logit_columns =
+      fp32 ? shape.vocabulary : rounded_up(shape.vocabulary, kRowBytes / shape.element);
+  shape.loss_chunk = loss_chunk_tokens(shape, fp32);
   shape.experts = expert_shape(model, plan, shape);
   return shape;
 }

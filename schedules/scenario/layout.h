@@ -46,6 +46,9 @@ struct RankShape {
   std::int64_t ffn = 0;         // f/t
   std::int64_t up = 0;          // f/t, or 2f/t where gated: columns of the first MLP product
   std::int64_t vocabulary = 0;  // V'/t
+  // From one row of logits to the next: V'/t, in 16 bit rounded up to 128 bytes, for tensor cores
+  // read and write rows that begin at 16.
+  std::int64_t logit_columns = 0;
   std::int64_t loss_chunk = 0;  // tokens of one chunk of the loss
   bool gather = false;          // sequence parallelism is active: t > 1 and the plan asks for it
   ExpertShape experts;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/compute/fused_nodes.h"
 
+#include "schedules/body/kept_row.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -29,7 +31,11 @@ FusedNode fused_node(std::span<const Node> nodes, std::size_t i, bool bf16) {
     case FusedWith::Maxima:
       return {0, false};
     case FusedWith::Statistics:
-      if (before != nullptr && before->kernel == Kernel::RowSums) return {node.bytes, false};
+      if (before != nullptr && before->kernel == Kernel::RowSums) {
+        // It writes what it read, a second time where a row is not kept.
+        const bool kept = node.n * (bf16 ? 2 : 4) <= kKeptRowBytes;
+        return {kept ? node.bytes / 2 : node.bytes, false};
+      }
       break;
     case FusedWith::Nothing:
       break;

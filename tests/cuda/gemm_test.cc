@@ -29,7 +29,7 @@ class GemmTest : public KernelTest {
                dy = random(m * n, 4);
     const auto before = random_values(n * k, 5);
     std::vector<float> plain(size(m * n)), dx(size(m * k)), dw = before;
-    kernels().logits(m, n, k, x.data(), w.data(), plain.data());
+    kernels().linear(m, n, k, x.data(), w.data(), nullptr, plain.data());
     std::vector<float> y = plain;
     kernels().linear(m, n, k, x.data(), w.data(), bias.data(), y.data());
     kernels().linear_input(m, n, k, dy.data(), w.data(), dx.data());
@@ -38,7 +38,7 @@ class GemmTest : public KernelTest {
     Memory d(type());
     Array &x_at = d.values(x), &w_at = d.values(w, shift), &b_at = d.values(bias, shift);
     Array &dy_at = d.values(dy), &y_at = d.empty(m * n), &plain_at = d.empty(m * n);
-    Array &logits = d.empty_floats(m * n), &dx_at = d.empty(m * k), &dw_at = d.floats(before);
+    Array &exact = d.empty_floats(m * n), &dx_at = d.empty(m * k), &dw_at = d.floats(before);
     Array& room = d.scratch(1 << 20);
     d.run([&] {
       const GemmWorkspace workspace{room.at(), 1 << 20};
@@ -49,8 +49,8 @@ class GemmTest : public KernelTest {
                                plain_at.at(), workspace);
       }
       if (status == 0) {
-        status = gemm_->logits(nullptr, type(), m, n, k, x_at.at(), w_at.at(), logits.at<float>(),
-                               workspace);
+        status = gemm_->linear_fp32(nullptr, type(), m, n, k, x_at.at(), w_at.at(),
+                                    exact.at<float>(), workspace);
       }
       if (status == 0) {
         status = gemm_->linear_input(nullptr, type(), m, n, k, dy_at.at(), w_at.at(), dx_at.at(),
@@ -65,7 +65,7 @@ class GemmTest : public KernelTest {
     // A bias that is added by its own kernel meets a product that was rounded before.
     expect_close(y_at.values(), y, 2 * tolerance(), "y");
     expect_close(plain_at.values(), plain, tolerance(), "y without bias");
-    expect_close(logits.values(), plain, 3e-6, "logits");
+    expect_close(exact.values(), plain, 3e-6, "y in fp32");
     expect_close(dx_at.values(), dx, tolerance(), "dx");
     expect_close(dw_at.values(), dw, 3e-6, "dw");
   }
@@ -83,12 +83,54 @@ TEST_P(GemmTest, KeepsOnePlanPerShapeAndAlignment) {
   gemm_->tune(false);
   check(8, 16, 32);
   const std::int64_t plans = gemm_->plans();
-  EXPECT_EQ(plans, 5);  // with bias, without, logits, input, weight
+  EXPECT_EQ(plans, 5);  // with bias, without, in fp32, input, weight
   check(8, 16, 32);
   EXPECT_EQ(gemm_->plans(), plans);
   check(8, 16, 32, 2);  // own plans for what reads w; a bias off 16 bytes leaves one product
   EXPECT_EQ(gemm_->plans(), plans + 3);
   EXPECT_EQ(gemm_->timed(), 0);
+}
+
+// The products of a vocabulary that no vector divides, whose logits have room behind every row.
+TEST_P(GemmTest, OfLogitsWhoseRowsAreLonger) {
+  const std::int64_t m = 12, n = 19, k = 16, stride = 24;
+  const auto x = random(m * k, 1), w = random(n * k, 2), before = random_values(n * k, 3);
+  std::vector<float> dy = random(m * stride, 4);
+  for (std::int64_t r = 0; r < m; ++r) {
+    std::fill(dy.begin() + r * stride + n, dy.begin() + (r + 1) * stride, NAN);
+  }
+  std::vector<float> y(size(m * stride), 7), dx(size(m * k)), dw = before;
+  kernels().logits(m, n, k, stride, x.data(), w.data(), y.data());
+  kernels().logits_input(m, n, k, stride, dy.data(), w.data(), dx.data());
+  kernels().logits_weight(m, n, k, stride, dy.data(), x.data(), dw.data());
+  EXPECT_EQ(y[size(n)], 7);  // what lies behind a row stays
+  std::vector<float> packed(size(m * n));
+  kernels().linear(m, n, k, x.data(), w.data(), nullptr, packed.data());
+  for (std::int64_t i = 0; i < m * n; ++i) {
+    EXPECT_EQ(y[size(i / n * stride + i % n)], packed[size(i)]);
+  }
+
+  Memory d(type());
+  Array &x_at = d.values(x), &w_at = d.values(w), &dy_at = d.values(dy);
+  Array &y_at = d.values(std::vector<float>(y.size(), 7)), &dx_at = d.empty(m * k);
+  Array &dw_at = d.floats(before), &room = d.scratch(1 << 20);
+  d.run([&] {
+    const GemmWorkspace workspace{room.at(), 1 << 20};
+    int status =
+        gemm_->logits(nullptr, type(), m, n, k, stride, x_at.at(), w_at.at(), y_at.at(), workspace);
+    if (status == 0) {
+      status = gemm_->logits_input(nullptr, type(), m, n, k, stride, dy_at.at(), w_at.at(),
+                                   dx_at.at(), workspace);
+    }
+    if (status == 0) {
+      status = gemm_->logits_weight(nullptr, type(), m, n, k, stride, dy_at.at(), x_at.at(),
+                                    dw_at.at<float>(), workspace);
+    }
+    return status;
+  });
+  expect_close(y_at.values(), y, tolerance(), "logits");
+  expect_close(dx_at.values(), dx, tolerance(), "dx");
+  expect_close(dw_at.values(), dw, 3e-6, "dw");
 }
 
 TEST_P(GemmTest, GeluInTheEpilogue) {

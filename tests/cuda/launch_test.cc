@@ -140,9 +140,9 @@ TEST_F(LaunchTest, VocabulariesAndTokensOfTheLargestModels) {
   EXPECT_EQ(threads(), 3 * 2 * tokens / 4);
   EXPECT_LE(sort_tokens_scratch(tokens), 4 * tokens + (1 << 17));
   EXPECT_EQ(embed_backward(nullptr, Type::BFloat16, tokens, h, ids, kAligned, all, ids, floats), 0);
-  EXPECT_EQ(cross_entropy(nullptr, Type::BFloat16, tokens, all, floats, ids, 1, floats, floats,
-                          kAligned, floats),
-            0);
+  EXPECT_EQ(
+      cross_entropy(nullptr, Type::BFloat16, tokens, all, ids, 1, floats, floats, kAligned, floats),
+      0);
   const AttentionShape rotated{
       .tokens = tokens, .sequence = 131072, .heads = 64, .kv_heads = 8, .head_dim = 128};
   const std::array<double, 64> frequencies{};

@@ -64,10 +64,40 @@ int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t 
   });
   return 0;
 }
-int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                 const void* w, float* y, GemmWorkspace space) {
+int Gemm::linear_fp32(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                      const void* x, const void* w, float* y, GemmWorkspace space) {
   cuda_double::enqueue(s, product(space, {x, w}, {y}), [=] {
-    kernels().logits(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), y);
+    kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), nullptr, y);
+  });
+  return 0;
+}
+int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                 std::int64_t stride, const void* x, const void* w, void* y, GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {x, w}, {y}), [=] {
+    std::vector<float> out = floats(t, y, m * stride);
+    kernels().logits(m, n, k, stride, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
+                     out.data());
+    store(t, out, y);
+  });
+  return 0;
+}
+int Gemm::logits_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                       std::int64_t stride, const void* dy, const void* w, void* dx,
+                       GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {dy, w}, {dx}), [=] {
+    std::vector<float> out(static_cast<std::size_t>(m * k));
+    kernels().logits_input(m, n, k, stride, floats(t, dy, m * stride).data(),
+                           floats(t, w, n * k).data(), out.data());
+    store(t, out, dx);
+  });
+  return 0;
+}
+int Gemm::logits_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                        std::int64_t stride, const void* dy, const void* x, float* dw,
+                        GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {dy, x}, {dw}), [=] {
+    kernels().logits_weight(m, n, k, stride, floats(t, dy, m * stride).data(),
+                            floats(t, x, m * k).data(), dw);
   });
   return 0;
 }

@@ -59,7 +59,7 @@ void CudaKernels::embed_backward(Lane l, std::int64_t tokens, std::int64_t h,
 
 void CudaKernels::router_logits(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
                                 const void* x, const void* w, const void* bias, float* y) {
-  logits(l, m, n, k, x, w, y);
+  device_.check(gemm_.linear_fp32(on(l), type_, m, n, k, x, w, y, workspace(l)), "router logits");
   if (bias != nullptr) device_.check(add_router_bias(on(l), type_, m, n, bias, y), "router bias");
 }
 

@@ -23,6 +23,7 @@ constexpr int kRepetitions = 5;  // of a candidate that is timed; the fastest co
 struct Operands {
   const void *left = nullptr, *right = nullptr, *bias = nullptr;
   void *out = nullptr, *aux = nullptr;
+  std::int64_t stride = 0;  // GemmKey's; 0: n
 };
 
 // How cuBLASLt sees a product: out(rows, columns) = op(left) op(right), summed over `depth`.
@@ -35,7 +36,7 @@ Form form_of(const GemmKey& key) {
     case Product::Linear:
     case Product::LinearBias:
     case Product::LinearBiasGelu:
-    case Product::Logits:
+    case Product::LinearFp32:
       return {true, false, key.n, key.m, key.k};
     case Product::InputGradient:
     case Product::InputGradientGelu:
@@ -125,14 +126,16 @@ struct Gemm::Plans {
   cublasStatus_t describe(const GemmKey& key, const Operands& at, Plan* plan) const {
     const Form form = form_of(key);
     const cudaDataType_t element = element_of(key);
-    const cudaDataType_t out =
-        key.product == Product::Logits || key.product == Product::WeightGradient ? CUDA_R_32F
-                                                                                 : element;
+    const bool sums = key.product == Product::WeightGradient;
+    const cudaDataType_t out = key.product == Product::LinearFp32 || sums ? CUDA_R_32F : element;
+    const bool reads_dy =
+        sums || key.product == Product::InputGradient || key.product == Product::InputGradientGelu;
     const auto layout = [](cublasLtMatrixLayout_t* to, cudaDataType_t of, bool transposed,
-                           std::int64_t rows, std::int64_t columns) {
+                           std::int64_t rows, std::int64_t columns, std::int64_t stride = 0) {
       if (transposed) std::swap(rows, columns);
       return cublasLtMatrixLayoutCreate(to, of, static_cast<std::uint64_t>(rows),
-                                        static_cast<std::uint64_t>(columns), rows);
+                                        static_cast<std::uint64_t>(columns),
+                                        stride > 0 ? stride : rows);
     };
     const cublasOperation_t operations[] = {CUBLAS_OP_N, CUBLAS_OP_T};
     Status status;
@@ -142,8 +145,9 @@ struct Gemm::Plans {
            << plan->set(CUBLASLT_MATMUL_DESC_TRANSB, operations[form.right_transposed ? 1 : 0])
            << plan->set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key.product))
            << layout(&plan->left, element, form.left_transposed, form.rows, form.depth)
-           << layout(&plan->right, element, form.right_transposed, form.depth, form.columns)
-           << layout(&plan->out, out, false, form.rows, form.columns);
+           << layout(&plan->right, element, form.right_transposed, form.depth, form.columns,
+                     reads_dy ? key.stride : 0)
+           << layout(&plan->out, out, false, form.rows, form.columns, reads_dy ? 0 : key.stride);
     if (at.bias != nullptr) status << plan->set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, element);
     if (at.aux != nullptr) {
       status << plan->set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form.rows)
@@ -251,6 +255,7 @@ struct Gemm::Plans {
                       .m = m,
                       .n = n,
                       .k = k,
+                      .stride = at.stride > 0 ? at.stride : n,
                       .left = alignment_of(at.left),
                       .right = alignment_of(at.right),
                       .out = alignment_of(at.out),
@@ -298,9 +303,9 @@ int Gemm::linear_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, 
                      {.left = w, .right = x, .bias = bias, .out = y, .aux = u});
 }
 
-int Gemm::logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
-                 const void* x, const void* w, float* y, GemmWorkspace workspace) {
-  return plans_->run(stream, workspace, type, Product::Logits, m, n, k,
+int Gemm::linear_fp32(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                      const void* x, const void* w, float* y, GemmWorkspace workspace) {
+  return plans_->run(stream, workspace, type, Product::LinearFp32, m, n, k,
                      {.left = w, .right = x, .out = y});
 }
 
@@ -323,6 +328,27 @@ int Gemm::linear_weight(Stream stream, Type type, std::int64_t m, std::int64_t n
                         const void* dy, const void* x, float* dw, GemmWorkspace workspace) {
   return plans_->run(stream, workspace, type, Product::WeightGradient, m, n, k,
                      {.left = x, .right = dy, .out = dw});
+}
+
+int Gemm::logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                 std::int64_t stride, const void* x, const void* w, void* y,
+                 GemmWorkspace workspace) {
+  return plans_->run(stream, workspace, type, Product::Linear, m, n, k,
+                     {.left = w, .right = x, .out = y, .stride = stride});
+}
+
+int Gemm::logits_input(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                       std::int64_t stride, const void* dy, const void* w, void* dx,
+                       GemmWorkspace workspace) {
+  return plans_->run(stream, workspace, type, Product::InputGradient, m, n, k,
+                     {.left = w, .right = dy, .out = dx, .stride = stride});
+}
+
+int Gemm::logits_weight(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                        std::int64_t stride, const void* dy, const void* x, float* dw,
+                        GemmWorkspace workspace) {
+  return plans_->run(stream, workspace, type, Product::WeightGradient, m, n, k,
+                     {.left = x, .right = dy, .out = dw, .stride = stride});
 }
 
 void Gemm::tune(bool on) {

@@ -28,9 +28,9 @@ inline constexpr std::int64_t kGemmWorkspaceBytes = std::int64_t{32} << 20;
 
 enum class Product : std::uint8_t {
   Linear,
+  LinearFp32,
   LinearBias,
   LinearBiasGelu,
-  Logits,
   InputGradient,
   InputGradientGelu,
   WeightGradient,
@@ -41,6 +41,7 @@ struct GemmKey {
   Type type{};
   Product product{};
   std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t stride = 0;  // from a row of n elements to the next: of y, or of dy
   // Largest power of two, at most 256, that divides the addresses of cuBLASLt's A, B and D.
   std::int32_t left = 0, right = 0, out = 0;
   std::int64_t workspace = 0;
@@ -66,8 +67,8 @@ class Gemm {
                   const void* x, const void* w, const void* bias, void* u, void* y,
                   GemmWorkspace workspace);
   // As linear without a bias, y(m, n) in fp32
-  int logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
-             const void* x, const void* w, float* y, GemmWorkspace workspace);
+  int linear_fp32(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                  const void* x, const void* w, float* y, GemmWorkspace workspace);
   // dx(m, k) = dy(m, n) w(n, k)
   int linear_input(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                    const void* dy, const void* w, void* dx, GemmWorkspace workspace);
@@ -79,6 +80,15 @@ class Gemm {
   // dw(n, k) += dy(m, n)^T x(m, k), fp32
   int linear_weight(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                     const void* dy, const void* x, float* dw, GemmWorkspace workspace);
+  // As linear without a bias, linear_input and linear_weight, rows of y and dy `stride` apart
+  int logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+             std::int64_t stride, const void* x, const void* w, void* y, GemmWorkspace workspace);
+  int logits_input(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                   std::int64_t stride, const void* dy, const void* w, void* dx,
+                   GemmWorkspace workspace);
+  int logits_weight(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                    std::int64_t stride, const void* dy, const void* x, float* dw,
+                    GemmWorkspace workspace);
 
   void tune(bool on);  // of shapes that come from now on; on at first
   std::int64_t plans() const;

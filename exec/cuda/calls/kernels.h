@@ -2,8 +2,8 @@
 // What a transformer's bodies run on an NVIDIA GPU beside matrix products: kernel_rows.inc,
 // launched on a stream. Plain C++: no CUDA header is needed.
 //
-// Activations, their gradients and parameters have type T (Float32 or BFloat16); statistics, lse,
-// logits, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
+// Activations, logits, their gradients and parameters have type T (Float32 or BFloat16);
+// statistics, lse, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
 // fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are bitwise
 // equal.
 //

@@ -9,9 +9,21 @@ void CudaKernels::linear(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
   device_.check(gemm_.linear(on(l), type_, m, n, k, x, w, bias, y, workspace(l)), "gemm");
 }
 
-void CudaKernels::logits(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                         const void* w, float* y) {
-  device_.check(gemm_.logits(on(l), type_, m, n, k, x, w, y, workspace(l)), "gemm logits");
+void CudaKernels::logits(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                         std::int64_t stride, const void* x, const void* w, void* y) {
+  device_.check(gemm_.logits(on(l), type_, m, n, k, stride, x, w, y, workspace(l)), "gemm logits");
+}
+
+void CudaKernels::logits_input(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                               std::int64_t stride, const void* dy, const void* w, void* dx) {
+  device_.check(gemm_.logits_input(on(l), type_, m, n, k, stride, dy, w, dx, workspace(l)),
+                "gemm logits' input gradient");
+}
+
+void CudaKernels::logits_weight(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                                std::int64_t stride, const void* dy, const void* x, float* dw) {
+  device_.check(gemm_.logits_weight(on(l), type_, m, n, k, stride, dy, x, dw, workspace(l)),
+                "gemm logits' weight gradient");
 }
 
 void CudaKernels::linear_input(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy over rows of fp32 logits: one block per row.
-#include "exec/cuda/kernels/device.cuh"
+// Cross-entropy over rows of logits, which their gradient overwrites: one block per row. A row that
+// fits is kept in shared memory and read once (two blocks of an H100 processor, each with a row of
+// GPT-2's); a longer one is read twice.
+#include "exec/cuda/kernels/ptx.cuh"
+#include "schedules/body/kept_row.h"
 
 namespace rehearse::exec::cuda {
 namespace {
@@ -9,8 +12,8 @@ constexpr int kThreads = 512;
 
 // Calls f(column, value[V]) for this thread's share of the first `valid` columns; what lies beyond
 // them reads as -infinity. REQUIRES: V divides `columns`, or is 1.
-template <int V, class F>
-__device__ __forceinline__ void for_columns(const float* row, std::int64_t valid, F f) {
+template <class T, int V, class F>
+__device__ __forceinline__ void for_columns(const T* row, std::int64_t valid, F f) {
   for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < valid; c += kThreads * V) {
     float v[V];
     load(row + c, v);
@@ -22,13 +25,13 @@ __device__ __forceinline__ void for_columns(const float* row, std::int64_t valid
   }
 }
 
-template <int V>
+template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    row_maxima_kernel(std::int64_t columns, std::int64_t valid, const float* __restrict__ logits,
+    row_maxima_kernel(std::int64_t columns, std::int64_t valid, const T* __restrict__ logits,
                       float* __restrict__ maxima) {
   __shared__ float room[kWarp];
   float top = -INFINITY;
-  for_columns<V>(logits + blockIdx.x * columns, valid, [&](std::int64_t, const float(&v)[V]) {
+  for_columns<T, V>(logits + blockIdx.x * columns, valid, [&](std::int64_t, const float(&v)[V]) {
 #pragma unroll
     for (int i = 0; i < V; ++i) top = fmaxf(top, v[i]);
   });
@@ -37,39 +40,39 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // sums(rows, 2) of one row, by its first thread
-__device__ __forceinline__ void store_sums(float sum, const float* logits, std::int32_t target,
+template <class T>
+__device__ __forceinline__ void store_sums(float sum, const T* logits, std::int32_t target,
                                            std::int64_t first, std::int64_t valid, float* sums) {
   if (threadIdx.x != 0) return;
   const std::int64_t column = target - first;
   sums[0] = sum;
-  sums[1] = column >= 0 && column < valid ? logits[column] : 0.0F;
+  sums[1] = column >= 0 && column < valid ? widen(logits[column]) : 0.0F;
 }
 
-template <int V>
+template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     row_sums_kernel(std::int64_t columns, std::int64_t valid, std::int64_t first,
-                    const float* __restrict__ logits, const float* __restrict__ maxima,
+                    const T* __restrict__ logits, const float* __restrict__ maxima,
                     const std::int32_t* __restrict__ targets, float* __restrict__ sums) {
   __shared__ float room[kWarp];
   const std::int64_t row = blockIdx.x;
   const float top = maxima[row];
   float sum = 0;
-  for_columns<V>(logits + row * columns, valid, [&](std::int64_t, const float(&v)[V]) {
+  for_columns<T, V>(logits + row * columns, valid, [&](std::int64_t, const float(&v)[V]) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) sum += expf(v[i] - top);
+    for (int i = 0; i < V; ++i) sum += exponential<T>(v[i] - top);
   });
   sum = over_block<Add>(sum, room);
   store_sums(sum, logits + row * columns, targets[row], first, valid, sums + 2 * row);
 }
 
-// d_logits = scale (softmax - one at the target), zeros beyond `valid`, times 1 - (logit / cap)^2
-// where the logits are capped: inverse_cap is 0 where not. d_logits may be logits.
+// The gradient: scale (softmax - one at the target), zeros beyond `valid`, times 1 - (logit /
+// cap)^2 where the logits are capped: inverse_cap is 0 where not. `to` may be `logits`.
 template <class T, int V>
-__device__ __forceinline__ void store_gradient(const float* logits, std::int64_t columns,
+__device__ __forceinline__ void store_gradient(const T* logits, std::int64_t columns,
                                                std::int64_t valid, std::int64_t target, float top,
-                                               float sum, float scale, float inverse_cap,
-                                               T* d_logits) {
-  const float inverse = 1.0F / sum;
+                                               float sum, float scale, float inverse_cap, T* to) {
+  const float factor = scale * (1.0F / sum);
   for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < columns;
        c += kThreads * V) {
     float v[V];
@@ -77,67 +80,102 @@ __device__ __forceinline__ void store_gradient(const float* logits, std::int64_t
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       const float capped = v[i] * inverse_cap;
-      v[i] = c + i < valid ? scale * expf(v[i] - top) * inverse : 0.0F;
+      v[i] = c + i < valid ? exponential<T>(v[i] - top) * factor : 0.0F;
       if (c + i == target && target < valid) v[i] -= scale;
       if (inverse_cap > 0 && c + i < valid) v[i] *= 1.0F - capped * capped;
     }
-    store(d_logits + c, v);
+    store(to + c, v);
   }
 }
 
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(std::int64_t columns, std::int64_t valid, std::int64_t first,
-                    const float* logits, const float* __restrict__ maxima,
-                    const float* __restrict__ sums, const std::int32_t* __restrict__ targets,
-                    float scale, float inverse_cap, T* d_logits) {
+                    const float* __restrict__ maxima, const float* __restrict__ sums,
+                    const std::int32_t* __restrict__ targets, float scale, float inverse_cap,
+                    T* logits) {
   const std::int64_t row = blockIdx.x;
-  store_gradient<T, V>(logits + row * columns, columns, valid, targets[row] - first, maxima[row],
-                       sums[2 * row], scale, inverse_cap, d_logits + row * columns);
+  T* at = logits + row * columns;
+  store_gradient<T, V>(at, columns, valid, targets[row] - first, maxima[row], sums[2 * row], scale,
+                       inverse_cap, at);
 }
 
 // Maximum and sum of exponentials of what was seen so far (Milakov & Gimelshein 2018).
 struct Running {
   float top, sum;
 };
+template <class T>
 __device__ __forceinline__ Running join(Running a, Running b) {
   const float top = fmaxf(a.top, b.top);
   if (top == -INFINITY) return {top, 0.0F};
-  return {top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
+  return {top, a.sum * exponential<T>(a.top - top) + b.sum * exponential<T>(b.top - top)};
 }
 
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy_kernel(std::int64_t columns, std::int64_t valid, const float* logits,
+    cross_entropy_kernel(std::int64_t columns, std::int64_t valid,
                          const std::int32_t* __restrict__ targets, float scale, float inverse_cap,
-                         float* __restrict__ maxima, float* __restrict__ sums, T* d_logits) {
+                         float* __restrict__ maxima, float* __restrict__ sums, T* logits) {
   __shared__ Running room[kThreads / kWarp];
   const std::int64_t row = blockIdx.x;
-  const float* in = logits + row * columns;
+  T* at = logits + row * columns;
   Running all{-INFINITY, 0.0F};
-  for_columns<V>(in, valid, [&](std::int64_t, const float(&v)[V]) {
+  for_columns<T, V>(at, valid, [&](std::int64_t, const float(&v)[V]) {
     float top = v[0], sum = 0;
 #pragma unroll
     for (int i = 1; i < V; ++i) top = fmaxf(top, v[i]);
     top = fmaxf(top, all.top);
 #pragma unroll
-    for (int i = 0; i < V; ++i) sum += expf(v[i] - top);
-    all = {top, all.sum * expf(all.top - top) + sum};
+    for (int i = 0; i < V; ++i) sum += exponential<T>(v[i] - top);
+    all = {top, all.sum * exponential<T>(all.top - top) + sum};
   });
 #pragma unroll
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    all = join(all, {__shfl_xor_sync(0xFFFFFFFFU, all.top, distance),
-                     __shfl_xor_sync(0xFFFFFFFFU, all.sum, distance)});
+    all = join<T>(all, {__shfl_xor_sync(0xFFFFFFFFU, all.top, distance),
+                        __shfl_xor_sync(0xFFFFFFFFU, all.sum, distance)});
   }
   if (threadIdx.x % kWarp == 0) room[threadIdx.x / kWarp] = all;
   __syncthreads();
   all = room[0];
-  for (int k = 1; k < kThreads / kWarp; ++k) all = join(all, room[k]);
+  for (int k = 1; k < kThreads / kWarp; ++k) all = join<T>(all, room[k]);
   if (threadIdx.x == 0) maxima[row] = all.top;
-  store_sums(all.sum, in, targets[row], 0, valid, sums + 2 * row);
-  __syncthreads();  // the target's logit is read before d_logits may overwrite it
-  store_gradient<T, V>(in, columns, valid, targets[row], all.top, all.sum, scale, inverse_cap,
-                       d_logits + row * columns);
+  store_sums(all.sum, at, targets[row], 0, valid, sums + 2 * row);
+  __syncthreads();  // the target's logit is read before it is overwritten
+  store_gradient<T, V>(at, columns, valid, targets[row], all.top, all.sum, scale, inverse_cap, at);
+}
+
+// The same of a row that shared memory holds: all of its copies are started at once, and a thread
+// meets what it copied itself. Dynamic shared memory: the row, then what over_block wants.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    kept_row_kernel(std::int64_t columns, std::int64_t valid,
+                    const std::int32_t* __restrict__ targets, float scale, float inverse_cap,
+                    float* __restrict__ maxima, float* __restrict__ sums, T* logits) {
+  const std::int64_t row = blockIdx.x;
+  T* at = logits + row * columns;
+  T* kept = reinterpret_cast<T*>(dynamic_shared());
+  float* room = reinterpret_cast<float*>(kept + columns);
+  const Shared to = shared_address(kept);
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < columns;
+       c += kThreads * V) {
+    start_copy(to + static_cast<Shared>(c * static_cast<std::int64_t>(sizeof(T))), at + c, true);
+  }
+  end_group();
+  wait_groups<0>();
+  float top = -INFINITY, sum = 0;
+  for_columns<T, V>(kept, valid, [&](std::int64_t, const float(&v)[V]) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) top = fmaxf(top, v[i]);
+  });
+  top = over_block<Larger>(top, room);
+  for_columns<T, V>(kept, valid, [&](std::int64_t, const float(&v)[V]) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum += exponential<T>(v[i] - top);
+  });
+  sum = over_block<Add>(sum, room + kWarp);
+  if (threadIdx.x == 0) maxima[row] = top;
+  store_sums(sum, kept, targets[row], 0, valid, sums + 2 * row);
+  store_gradient<T, V>(kept, columns, valid, targets[row], top, sum, scale, inverse_cap, at);
 }
 
 // *loss += scale * sum over rows of log(sum) + maximum - target's logit: one block.
@@ -158,60 +196,60 @@ int add_loss(Stream stream, std::int64_t rows, const float* maxima, const float*
   return launch(loss_kernel, dim3(1), kThreads, 0, stream, rows, maxima, sums, scale, loss);
 }
 
-// Calls f(integral_constant<V>) with the width at which fp32 logits are read.
-template <class F>
-int with_logits(std::int64_t columns, std::initializer_list<const void*> arrays, F f) {
-  if (vectorises<float>(columns, arrays)) return f(std::integral_constant<int, 4>{});
-  return f(std::integral_constant<int, 1>{});
-}
-// The same with the gradient's type beside it: V bf16 elements are 16 bytes, V logits are 32.
-template <class F>
-int with_gradient(Type type, std::int64_t columns, const float* logits, void* d_logits, F f) {
-  return with_width(type, columns, {logits, d_logits}, f);
-}
-
 float inverse_cap(const VocabularyShape& v) {
   return v.softcap > 0 ? 1.0F / v.softcap : 0.0F;
 }
 
 }  // namespace
 
-int row_maxima(Stream stream, Type, std::int64_t rows, const VocabularyShape& v,
-               const float* logits, float* maxima) {
-  return with_logits(v.columns, {logits}, [&](auto width) {
-    return launch(row_maxima_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, v.columns, v.valid, logits, maxima);
+int row_maxima(Stream stream, Type type, std::int64_t rows, const VocabularyShape& v,
+               const void* logits, float* maxima) {
+  return with_width(type, v.columns, {logits}, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    return launch(row_maxima_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
+                  stream, v.columns, v.valid, static_cast<const T*>(logits), maxima);
   });
 }
 
-int row_sums(Stream stream, Type, std::int64_t rows, const VocabularyShape& v, const float* logits,
-             const float* maxima, const std::int32_t* targets, float* sums) {
-  return with_logits(v.columns, {logits}, [&](auto width) {
-    return launch(row_sums_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, v.columns, v.valid, v.first, logits, maxima, targets, sums);
+int row_sums(Stream stream, Type type, std::int64_t rows, const VocabularyShape& v,
+             const void* logits, const float* maxima, const std::int32_t* targets, float* sums) {
+  return with_width(type, v.columns, {logits}, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    return launch(row_sums_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
+                  stream, v.columns, v.valid, v.first, static_cast<const T*>(logits), maxima,
+                  targets, sums);
   });
 }
 
 int loss_and_gradient(Stream stream, Type type, std::int64_t rows, const VocabularyShape& v,
-                      const float* logits, const float* maxima, const float* sums,
-                      const std::int32_t* targets, float scale, void* d_logits, float* loss) {
-  const int status = with_gradient(type, v.columns, logits, d_logits, [&](auto zero, auto width) {
+                      const float* maxima, const float* sums, const std::int32_t* targets,
+                      float scale, void* logits, float* loss) {
+  const int status = with_width(type, v.columns, {logits}, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(gradient_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, v.columns, v.valid, v.first, logits, maxima, sums, targets, scale,
-                  inverse_cap(v), static_cast<T*>(d_logits));
+                  stream, v.columns, v.valid, v.first, maxima, sums, targets, scale, inverse_cap(v),
+                  static_cast<T*>(logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
 }
 
 int cross_entropy(Stream stream, Type type, std::int64_t rows, const VocabularyShape& v,
-                  const float* logits, const std::int32_t* targets, float scale, float* maxima,
-                  float* sums, void* d_logits, float* loss) {
-  const int status = with_gradient(type, v.columns, logits, d_logits, [&](auto zero, auto width) {
+                  const std::int32_t* targets, float scale, float* maxima, float* sums,
+                  void* logits, float* loss) {
+  const int status = with_width(type, v.columns, {logits}, [&](auto zero, auto width) {
     using T = decltype(zero);
-    return launch(cross_entropy_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads,
-                  0, stream, v.columns, v.valid, logits, targets, scale, inverse_cap(v), maxima,
-                  sums, static_cast<T*>(d_logits));
+    constexpr int V = decltype(width)::value;
+    const auto kept = v.columns * static_cast<std::int64_t>(sizeof(T));
+    if constexpr (V > 1) {
+      if (kept <= kKeptRowBytes) {
+        return launch(kept_row_kernel<T, V>, dim3(blocks(rows, 1)), kThreads,
+                      static_cast<std::size_t>(kept) + 2 * kWarp * sizeof(float), stream, v.columns,
+                      v.valid, targets, scale, inverse_cap(v), maxima, sums,
+                      static_cast<T*>(logits));
+      }
+    }
+    return launch(cross_entropy_kernel<T, V>, dim3(blocks(rows, 1)), kThreads, 0, stream, v.columns,
+                  v.valid, targets, scale, inverse_cap(v), maxima, sums, static_cast<T*>(logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
 }

@@ -96,10 +96,10 @@ int drop(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const D
   });
 }
 
-template <int V>
+template <class T, int V>
 struct Softcap {
   float cap;
-  float* x;
+  T* x;
   __device__ void operator()(std::int64_t i) const {
     float v[V];
     load(x + i, v);
@@ -150,15 +150,11 @@ int dropout(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
   return drop(stream, type, rows, cols, shape, nullptr, x, nullptr, y);
 }
 
-int softcap(Stream stream, Type, std::int64_t count, double cap, float* x) {
-  const auto limit = static_cast<float>(cap);
-  return with_width(Type::Float32, count, {x}, [&](auto, auto width) {
+int softcap(Stream stream, Type type, std::int64_t count, double cap, void* x) {
+  return with_width(type, count, {x}, [&](auto zero, auto width) {
+    using T = decltype(zero);
     constexpr int V = decltype(width)::value;
-    if constexpr (V <= 4) {
-      return for_each<V>(stream, count, Softcap<V>{limit, x});
-    } else {
-      return kInvalidValue;
-    }
+    return for_each<V>(stream, count, Softcap<T, V>{static_cast<float>(cap), static_cast<T*>(x)});
   });
 }
 

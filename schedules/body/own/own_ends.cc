@@ -77,8 +77,8 @@ Body embedding_backward(const Context& c) {
   return b.finish();
 }
 
-// The loss and the gradient of the logits, chunk by chunk: no logits are kept, and the gradient
-// chain up to the final norm runs with the forward. d_logits carry 1/(m d n).
+// The loss and the gradient of the logits in their place, chunk by chunk: no logits are kept, and
+// the gradient chain up to the final norm runs with the forward. The gradient carries 1/(m d n).
 Body head_forward(const Context& c) {
   const RankShape& s = c.s;
   BodyBuilder b(SegmentKind::Head, c.direction);
@@ -94,10 +94,9 @@ Body head_forward(const Context& c) {
   const T partial = s.gather ? b.tensor("dYp", H::Workspace, c.gathered) : dY;
   for (std::int64_t begin = 0; begin < s.tokens; begin += s.loss_chunk) {
     const std::int64_t rows = std::min(s.loss_chunk, s.tokens - begin);
-    const T lg = b.tensor("lg", H::Workspace, 4 * rows * s.vocabulary);
+    const T lg = b.tensor("lg", H::Workspace, s.element * rows * s.logit_columns);
     const T mx = b.tensor("mx", H::Workspace, 4 * rows);
     const T se = b.tensor("se", H::Workspace, 8 * rows);
-    const T dl = b.tensor("dl", H::Workspace, s.element * rows * s.vocabulary);
     const std::int64_t others = s.element * s.hidden * (s.tokens - rows);  // of Y, of its gradient
     b.gemm(K::Logits, table, "gemm logits", rows, s.vocabulary, s.hidden, {Y}, {lg}).bytes -=
         others;
@@ -110,10 +109,10 @@ Body head_forward(const Context& c) {
       b.node(K::RowMaxima, "row maxima", {lg}, {mx});
       b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
     }
-    b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
-    b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {dl}, {partial})
+    b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {lg, loss}).n = s.logit_columns;
+    b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {lg}, {partial})
         .bytes -= others;
-    b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {dl, Y}, {})
+    b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {lg, Y}, {})
         .bytes -= others;
   }
   if (s.tensor > 1) {

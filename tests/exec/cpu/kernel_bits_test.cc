@@ -152,8 +152,9 @@ TEST_F(KernelBits, OfNormsActivationsAndTheLoss) {
     Floats maxima(at(rows)), sums(at(2 * rows));
     set.row_maxima(rows, shape, x.data(), maxima.data());
     set.row_sums(rows, shape, x.data(), maxima.data(), targets.data(), sums.data());
-    set.loss_and_gradient(rows, shape, x.data(), maxima.data(), sums.data(), targets.data(), 0.5F,
-                          to, to + rows * h);
+    std::copy(x.begin(), x.end(), to);
+    set.loss_and_gradient(rows, shape, maxima.data(), sums.data(), targets.data(), 0.5F, to,
+                          to + rows * h);
   });
   each("AdamW", h, [&](const KernelTable& set, float* to) {
     std::copy(weight.begin(), weight.end(), to);

@@ -419,8 +419,7 @@ TEST(KernelForms, LossOverCappedLogits) {
     Floats logits = z;
     float maximum = 0, sums[2], loss = 0;
     kernel.softcap(columns, cap, logits.data());
-    kernel.cross_entropy(1, shape, logits.data(), targets, 0.5F, &maximum, sums, logits.data(),
-                         &loss);
+    kernel.cross_entropy(1, shape, targets, 0.5F, &maximum, sums, logits.data(), &loss);
     EXPECT_NEAR(static_cast<double>(loss), 0.5 * loss_of(doubles(z)), 1e-6);
     for (std::int64_t c = 0; c < columns; ++c) {
       Doubles more = doubles(z), less = more;
