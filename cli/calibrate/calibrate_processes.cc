@@ -41,8 +41,6 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
     if (const Result<> set = store.set("nccl", mine); !set) return set.error();
     return mine;
   };
-  const Result<exec::GpuFacts> before = module.inspect(device);
-  if (!before) return before.error();
   Result<std::unique_ptr<exec::Communicator>> nccl =
       module.make_nccl(device, {.process = launch.process,
                                 .processes = launch.processes,
@@ -52,10 +50,8 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
   made->nccl_ = std::move(nccl).value();
   const Result<exec::GpuFacts> after = module.inspect(device);
   if (!after) return after.error();
-  // One of all processes, one for transfers, one per group.
-  const auto communicators = static_cast<std::int64_t>(made->groups_.of.size()) + 2;
-  made->communicator_bytes_ =
-      (before.value().free_bytes - after.value().free_bytes) / communicators;
+  // One per group; that of all processes carries nothing and takes next to nothing.
+  made->communicator_bytes_ = after.value().communicators_bytes / std::ssize(made->groups_.of);
   return made;
 }
 

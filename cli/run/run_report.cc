@@ -197,17 +197,20 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
         {{"peak_bytes", one.peak}, {"files_bytes", one.files}, {"shared_bytes", one.shared}});
   }
   json["memory"]["processes"] = std::move(processes);
-  if (m.gpu) {  // by cudaMemGetInfo, by the executor's own count, graphs, the rest: the context
+  if (m.gpu) {  // by cudaMemGetInfo, by the executor's own count, NCCL's, graphs, the rest: the
+                // context
     const exec::GraphFacts& graphs = m.gpu->graphs;
-    json["memory"]["gpu"] = {{"taken_bytes", m.gpu->memory_bytes - m.gpu->free_bytes},
-                             {"held_bytes", m.gpu->memory_bytes - m.gpu->free_bytes -
-                                                m.gpu->context_bytes - graphs.bytes},
-                             {"context_bytes", m.gpu->context_bytes},
-                             {"graphs",
-                              {{"count", graphs.count},
-                               {"nodes", graphs.nodes},
-                               {"bytes", graphs.bytes},
-                               {"instantiate_s", static_cast<double>(graphs.nanoseconds) / 1e9}}}};
+    json["memory"]["gpu"] = {
+        {"taken_bytes", m.gpu->memory_bytes - m.gpu->free_bytes},
+        {"held_bytes", m.gpu->memory_bytes - m.gpu->free_bytes - m.gpu->context_bytes -
+                           m.gpu->communicators_bytes - graphs.bytes},
+        {"communicators_bytes", m.gpu->communicators_bytes},
+        {"context_bytes", m.gpu->context_bytes},
+        {"graphs",
+         {{"count", graphs.count},
+          {"nodes", graphs.nodes},
+          {"bytes", graphs.bytes},
+          {"instantiate_s", static_cast<double>(graphs.nanoseconds) / 1e9}}}};
   }
   Json losses = Json::array(), norms = Json::array(), times = Json::array(), rates = Json::array();
   for (const exec::StepReport& one : m.steps) {

@@ -39,6 +39,8 @@ class Device {
   // --- order -----------------------------------------------------------------
   virtual void begin_step() {}
   virtual void begin(Lane, OpId, std::span<const OpId> /*waits, of this rank*/) {}
+  // Comes before begin: the lane waits until that op of its rank, which was issued, has begun.
+  virtual void begin_behind(Lane, OpId /*begun*/) {}
   virtual void end(Lane, OpId) {}
   // Between begin and end of an op: what was issued on `lane` so far happens before what is issued
   // on `after` from now on. Two tracks of a lane have no other order.

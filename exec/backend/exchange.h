@@ -16,9 +16,10 @@ constexpr std::int64_t bytes_of(ElementType type) {
 }
 
 // What one op does side by side, where a device can: its body; of a pair the second body; and the
-// collectives that a body goes on beside. Every op begins and ends on Main.
-enum class Track : std::uint8_t { Main, Second, Collectives };
-inline constexpr std::size_t kTracks = 3;
+// collectives that a body goes on beside. Such an op begins and ends on Main. Transfers with other
+// processes are on a track for each direction and side (transfer_tracks.h), from begin to end.
+enum class Track : std::uint8_t { Main, Second, Collectives, Fourth };
+inline constexpr std::size_t kTracks = 4;
 
 // One stream of one rank; of an op that is under way there, one of its tracks.
 struct Lane {

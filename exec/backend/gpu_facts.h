@@ -21,8 +21,10 @@ struct GpuFacts {
   double sm_clock_mhz = 0, memory_clock_mhz = 0;  // the highest; what it ran at is not known here
   std::string versions;                           // of driver and libraries
   std::int64_t free_bytes = 0;                    // now
+  std::int64_t communicators_bytes = 0;           // of all communicators, when they had connected
   GraphFacts graphs;
-  // Taken now by nobody's arenas, buffers or graphs: the context, its modules, other programs.
+  // Taken now by nobody's arenas, buffers, communicators or graphs: the context, its modules, other
+  // programs.
   std::int64_t context_bytes = 0;
   std::int64_t communicator_bytes = 0;  // of one communicator; 0: none was made
 };

@@ -31,8 +31,7 @@ const Buffers::DevicePieces& Buffers::pieces(std::int32_t rank, const void* resu
                                              const std::vector<TensorRange>& ranges) {
   const PiecesKey key{rank, result, ranges.size(), ranges.front().begin, ranges.back().end};
   const auto upload = [&](std::byte* to, const void* from, std::int64_t bytes) {
-    streams_.check(cudaMemcpy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault),
-                   "cudaMemcpy");
+    streams_.check(write_now(to, from, bytes), "cudaMemcpy");
   };
   const auto [found, fresh] = pieces_.try_emplace(key);
   DevicePieces& made = found->second;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL between processes that hold one rank each: a communicator per group instance, split from
-// one, and one for transfers; every call is enqueued on its lane's stream and returns.
+// NCCL between processes that hold one rank each: a communicator per group instance and one per
+// pair of ranks and direction of transfers, split from one; every call is enqueued on its lane's
+// stream and returns.
 //
 // Only the one that the others are split from is non-blocking: coming to be, it waits for
 // everybody. The others are blocking, because NCCL 2.23 to 2.30 begin a thread for every call of
@@ -8,9 +9,12 @@
 // once.
 #include <nccl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "exec/cuda/make.h"
@@ -18,6 +22,11 @@
 namespace rehearse::exec::cuda {
 namespace {
 
+using Edge = std::pair<std::int32_t, std::int32_t>;  // transfers, from a rank to a rank
+
+// Blocks of a transfer's kernel, which hold processors while they wait for the other end. Our
+// choice, not measured; NCCL_MAX_CTAS is another.
+constexpr int kTransferBlocks = 8;
 constexpr auto kPoll = std::chrono::microseconds(50);
 // A call that was told to end, until it returns.
 constexpr auto kReturn = std::chrono::seconds(5);
@@ -56,6 +65,7 @@ class NcclCommunicator final : public Communicator {
       if (const ncclResult_t got = ncclGetUniqueId(&id); got != ncclSuccess)
         return Error{said(got, "ncclGetUniqueId")};
     }
+    const std::int64_t before = free_bytes();
     const Result<std::string> shared = options.share(std::string(id.internal, sizeof id.internal));
     if (!shared) return shared.error();
     if (shared.value().size() != sizeof id.internal)
@@ -72,18 +82,20 @@ class NcclCommunicator final : public Communicator {
           [&] { return ncclCommInitRankConfig(&world_, processes_, id, process_, &config); });
     keep(world_);  // it can be aborted before it is whole
     settle(world_);
-    transfers_ = split(0, process_);
     const GroupInstances& groups = *options.groups;
     of_instance_.assign(groups.ranks.size(), nullptr);
     for (const auto& group : groups.of) {
       const GroupInstances::Place place = group[static_cast<std::size_t>(process_)];
       const bool in = place.instance >= 0;
-      ncclComm_t made = split(in ? place.instance : NCCL_SPLIT_NOCOLOR, in ? place.member : 0);
+      const ncclComm_t made =
+          split(in ? place.instance : NCCL_SPLIT_NOCOLOR, in ? place.member : 0);
       if (in) of_instance_[static_cast<std::size_t>(place.instance)] = made;
     }
-    connect_edges(options);
+    split_edges(options.edges);
+    connect_all(options);
     if (const std::string why = dog_.failure(); !why.empty()) return Error{why};
     dog_.end();
+    streams_.taken_by_communicators(before - free_bytes());
     return {};
   }
 
@@ -160,17 +172,17 @@ class NcclCommunicator final : public Communicator {
   }
   void send(Lane from, std::int32_t to_rank, std::uint64_t, std::span<const std::byte> data,
             Done done) override {
-    call(transfers_, [&] {
-      return ncclSend(data.data(), data.size(), ncclInt8, to_rank, transfers_,
-                      streams_.stream(from));
+    const ncclComm_t edge = edges_.at({process_, to_rank});
+    call(edge, [&] {
+      return ncclSend(data.data(), data.size(), ncclInt8, 1, edge, streams_.stream(from));
     });
     finish(done);
   }
   void receive(Lane to, std::int32_t from_rank, std::uint64_t, std::span<std::byte> data,
                Done done) override {
-    call(transfers_, [&] {
-      return ncclRecv(data.data(), data.size(), ncclInt8, from_rank, transfers_,
-                      streams_.stream(to));
+    const ncclComm_t edge = edges_.at({from_rank, process_});
+    call(edge, [&] {
+      return ncclRecv(data.data(), data.size(), ncclInt8, 0, edge, streams_.stream(to));
     });
     finish(done);
   }
@@ -192,6 +204,11 @@ class NcclCommunicator final : public Communicator {
     ncclResult_t first_;
   };
 
+  static std::int64_t free_bytes() {
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    return static_cast<std::int64_t>(free);
+  }
   static bool good(ncclResult_t result) {
     return result == ncclSuccess || result == ncclInProgress;
   }
@@ -263,9 +280,10 @@ class NcclCommunicator final : public Communicator {
   }
   // Null for who is in none of the parts. ncclCommSplit of NCCL 2.28.9 returns success while world_
   // is under way (init.cc: it drops its group's ncclInProgress), and writes `made` in the end.
-  ncclComm_t split(int color, int key) {
+  ncclComm_t split(int color, int key, int blocks = NCCL_CONFIG_UNDEF_INT) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
+    config.maxCTAs = blocks;
     ncclComm_t made = nullptr;
     call(world_, [&] { return ncclCommSplit(world_, color, key, &made, &config); });
     settle(world_);
@@ -277,10 +295,39 @@ class NcclCommunicator final : public Communicator {
     done(why.empty() ? Result<>() : Result<>(Error{why}));
   }
 
-  // A byte over every edge, one after another in the same order everywhere: connections that NCCL
-  // makes lazily are made before step 0, and in no order that could block.
-  void connect_edges(const NcclOptions& options) {
-    void* byte = nullptr;
+  // In a round no rank has more than one edge: the communicators of a round are one split, and no
+  // order of rounds could block.
+  void split_edges(const std::vector<Edge>& edges) {
+    std::vector<std::set<std::int32_t>> taken;
+    for (const auto& [from, to] : edges) {
+      std::size_t round = 0;
+      while (round < taken.size() && (taken[round].contains(from) || taken[round].contains(to))) {
+        ++round;
+      }
+      taken.resize(std::max(taken.size(), round + 1));
+      rounds_.resize(taken.size());
+      taken[round].insert({from, to});
+      rounds_[round].emplace_back(from, to);
+    }
+    for (const auto& round : rounds_) {
+      const auto mine = std::ranges::find_if(round, [this](const Edge& edge) {
+        return edge.first == process_ || edge.second == process_;
+      });
+      const bool in = mine != round.end();
+      const ncclComm_t made =
+          split(in ? static_cast<int>(mine - round.begin()) : NCCL_SPLIT_NOCOLOR,
+                in && mine->second == process_ ? 1 : 0, kTransferBlocks);
+      if (in) edges_[*mine] = made;
+    }
+  }
+
+  // What NCCL connects and allocates when it is first asked, it does before step 0 and before the
+  // arenas are there, in one order everywhere: a byte over every edge, and over every group what
+  // its collectives choose for a small and for the largest array.
+  void connect_all(const NcclOptions& options) {
+    const auto largest =
+        static_cast<std::size_t>(std::max<std::int64_t>(options.largest_elements, processes_));
+    void* array = nullptr;
     cudaStream_t stream = nullptr;
     const auto checked = [&](cudaError_t error, const char* what) {
       if (error == cudaSuccess) return true;
@@ -288,15 +335,35 @@ class NcclCommunicator final : public Communicator {
                 cudaGetErrorString(error));
       return false;
     };
-    if (!checked(cudaMalloc(&byte, 1), "cudaMalloc") ||
+    if (!checked(cudaMalloc(&array, sizeof(float) * largest), "cudaMalloc") ||
         !checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate"))
       return;
-    for (const auto& [from, to] : options.edges) {
-      call(transfers_, [&, from = from, to = to] {
-        if (from == process_) return ncclSend(byte, 1, ncclInt8, to, transfers_, stream);
-        if (to == process_) return ncclRecv(byte, 1, ncclInt8, from, transfers_, stream);
-        return ncclSuccess;
-      });
+    for (const auto& round : rounds_) {
+      for (const Edge& edge : round) {
+        const auto found = edges_.find(edge);
+        if (found == edges_.end()) continue;
+        const ncclComm_t comm = found->second;
+        call(comm, [&, from = edge.first] {
+          return from == process_ ? ncclSend(array, 1, ncclInt8, 1, comm, stream)
+                                  : ncclRecv(array, 1, ncclInt8, 0, comm, stream);
+        });
+      }
+    }
+    for (const auto& group : options.groups->of) {
+      const GroupInstances::Place place = group[static_cast<std::size_t>(process_)];
+      if (place.instance < 0) continue;
+      const auto instance = static_cast<std::size_t>(place.instance);
+      const ncclComm_t comm = of_instance_[instance];
+      const std::size_t members = options.groups->ranks[instance].size(), part = largest / members;
+      auto* const own = static_cast<float*>(array) + static_cast<std::size_t>(place.member) * part;
+      for (const std::size_t count : {std::size_t{1}, part * members}) {
+        call(comm, [&] {
+          return ncclAllReduce(array, array, count, ncclFloat32, ncclSum, comm, stream);
+        });
+      }
+      call(comm,
+           [&] { return ncclReduceScatter(array, own, part, ncclFloat32, ncclSum, comm, stream); });
+      call(comm, [&] { return ncclAllGather(own, array, part, ncclFloat32, comm, stream); });
     }
     cudaError_t state = cudaErrorNotReady;
     while (state == cudaErrorNotReady && dog_.failure().empty()) {
@@ -306,17 +373,19 @@ class NcclCommunicator final : public Communicator {
     if (!dog_.failure().empty()) return;  // the stream may be stuck
     if (!checked(state, "cudaStreamQuery")) return;
     cudaStreamDestroy(stream);
-    cudaFree(byte);
+    cudaFree(array);
   }
 
   StreamSource& streams_;
   Watchdog& dog_;
   std::int32_t process_, processes_;
-  ncclComm_t world_ = nullptr, transfers_ = nullptr;
+  ncclComm_t world_ = nullptr;
   std::vector<ncclComm_t> of_instance_;
-  std::timed_mutex calls_;       // the host is inside NCCL
-  std::mutex list_;              // of all_
-  std::vector<ncclComm_t> all_;  // in the order in which they were made
+  std::vector<std::vector<Edge>> rounds_;  // all edges
+  std::map<Edge, ncclComm_t> edges_;       // of this process
+  std::timed_mutex calls_;                 // the host is inside NCCL
+  std::mutex list_;                        // of all_
+  std::vector<ncclComm_t> all_;            // in the order in which they were made
 };
 
 }  // namespace

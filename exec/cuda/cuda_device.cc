@@ -36,6 +36,7 @@ Result<std::byte*> CudaDevice::allocate(std::int32_t rank, std::int64_t bytes) {
   if (error != 0) return no_memory("memory on the GPU for the arena of", rank, bytes, error);
   std::byte* const data = memory.data();
   streams_.check(cudaMemset(data, 0, size(bytes)), "cudaMemset");
+  streams_.check(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemset");
   if (arenas_.contains(rank)) {
     more_.push_back(std::move(memory));  // the rank has its arena and lanes
   } else {
@@ -54,9 +55,8 @@ Result<std::byte*> CudaDevice::allocate_host(std::int32_t rank, std::int64_t byt
   return hosts_.emplace_back(std::move(memory)).data();
 }
 
-// cudaMemcpyDefault: an address says whether it is the device's.
 void CudaDevice::write(std::byte* to, const void* from, std::int64_t bytes) {
-  streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyDefault), "cudaMemcpy");
+  streams_.check(write_now(to, from, bytes), "cudaMemcpy");
 }
 
 void CudaDevice::read(void* to, const std::byte* from, std::int64_t bytes) {

@@ -37,6 +37,7 @@ class CudaDevice final : public Device, public StreamSource {
     streams_.begin(lane, op, waits);
     progressed();
   }
+  void begin_behind(Lane lane, OpId begun) override { streams_.begin_behind(lane, begun); }
   void end(Lane lane, OpId op) override { streams_.end(lane, op); }
   void order(Lane lane, Lane after) override { streams_.order(lane, after); }
   bool launch_graph(Lane lane, OpId op) override;
@@ -60,6 +61,8 @@ class CudaDevice final : public Device, public StreamSource {
   cudaStream_t stream(Lane lane) override { return streams_.of(lane); }
   void check(int error, std::string_view what) override { streams_.check(error, what); }
   std::int64_t held_bytes() const override;
+  void taken_by_communicators(std::int64_t bytes) override { communicators_bytes_ = bytes; }
+  std::int64_t communicators_bytes() const override { return communicators_bytes_; }
   bool healthy() const override { return healthy_; }
   Watchdog& watchdog() override { return watchdog_; }
   void progressed() override {
@@ -81,6 +84,7 @@ class CudaDevice final : public Device, public StreamSource {
   std::string name_;
   std::int64_t widest_head_;
   bool healthy_ = true;
+  std::int64_t communicators_bytes_ = 0;
   std::map<std::int32_t, DeviceMemory> arenas_;  // by rank
   std::vector<DeviceMemory> more_;               // of ranks that were given memory again
   std::vector<PinnedMemory> hosts_;              // what the plan keeps on the host

@@ -36,9 +36,9 @@ struct CudaOptions {
 // n) with n = 1: NCCL wants one process per rank.
 struct NcclOptions {
   std::int32_t process = 0, processes = 1;
-  const GroupInstances* groups = nullptr;  // who meets whom, over all ranks
-  // Pairs of ranks that exchange transfers, in the order in which they are connected before step 0.
-  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  const GroupInstances* groups = nullptr;                    // who meets whom, over all ranks
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;  // from a rank to a rank: transfers
+  std::int64_t largest_elements = 0;                         // of what a group exchanges at a time
   // Gives process 0's bytes to every process (rendezvous of the id). Error: a partner is gone.
   std::function<Result<std::string>(const std::string& mine)> share;
 };

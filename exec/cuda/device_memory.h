@@ -53,6 +53,15 @@ inline cudaError_t allocate_pinned(void** to, std::size_t bytes) {
   return cudaMallocHost(to, bytes);
 }
 
+// Copies from any memory of the host, and has done so when it returns. cudaMemcpy of memory that is
+// not pinned may only have staged it by then, and our streams, which do not block, do not wait.
+inline cudaError_t write_now(void* to, const void* from, std::int64_t bytes) {
+  // cudaMemcpyDefault: an address says whether it is the device's.
+  const cudaError_t copied =
+      cudaMemcpy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault);
+  return copied == cudaSuccess ? cudaStreamSynchronize(cudaStreamLegacy) : copied;
+}
+
 using DeviceMemory = Memory<allocate_device, cudaFree>;
 using PinnedMemory = Memory<allocate_pinned, cudaFreeHost>;
 

@@ -32,8 +32,9 @@ Result<GpuFacts> inspect(const Device& of) {
   facts.memory_bytes = static_cast<std::int64_t>(total);
   facts.free_bytes = static_cast<std::int64_t>(free);
   facts.graphs = source->graphs();
-  facts.context_bytes =
-      facts.memory_bytes - facts.free_bytes - source->held_bytes() - facts.graphs.bytes;
+  facts.communicators_bytes = source->communicators_bytes();
+  facts.context_bytes = facts.memory_bytes - facts.free_bytes - source->held_bytes() -
+                        facts.graphs.bytes - facts.communicators_bytes;
   return facts;
 }
 

@@ -23,11 +23,16 @@ class StreamSource {
   virtual std::int64_t held_bytes() const = 0;  // of the device's memory
   // False after a step that failed: kernels may still be stuck on the device.
   virtual bool healthy() const = 0;
+  // NCCL's share of the device's memory, when it had connected.
+  virtual void taken_by_communicators(std::int64_t bytes) = 0;
+  virtual std::int64_t communicators_bytes() const = 0;
   virtual Watchdog& watchdog() = 0;
   virtual void progressed() = 0;  // more of a step is issued
   virtual const GraphFacts& graphs() const = 0;
 };
 
+// What CUDA and NCCL read from the environment before they are first called; what is set stays.
+void set_environment();
 Result<std::int32_t> devices();
 std::string dotted(int version);  // of CUDA: 13000 -> "13.0"
 Result<Backend> make_backend(const CudaOptions& options);

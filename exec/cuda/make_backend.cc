@@ -72,6 +72,15 @@ Result<Backend> make_backend(const CudaOptions& options) {
   return Backend{std::move(device), std::move(kernels)};
 }
 
+// Streams that share one of the default 8 hardware queues would wait for each other. NCCL's kernels
+// begin in the order in which they are issued, which is one order on all ranks: however few
+// processors there are, those that are to begin are not kept from them by later ones (NCCL's user
+// guide, "Using multiple NCCL communicators concurrently").
+void set_environment() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+}
+
 Result<std::int32_t> devices() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

@@ -22,6 +22,7 @@ std::string versions() {
 
 extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module() {
   namespace cuda = rehearse::exec::cuda;
+  cuda::set_environment();
   static const rehearse::exec::CudaModule module{.version = rehearse::exec::CudaModule::kVersion,
                                                  .devices = cuda::devices,
                                                  .make_backend = cuda::make_backend,

@@ -51,10 +51,12 @@ Streams::TrackState& Streams::opened(Lane lane) {
   if (track.stream != nullptr) return track;
   int lowest = 0, highest = 0;
   check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-  const int priority = lane.track == Track::Collectives ? highest : lowest;
+  const bool computes = lane.stream == Stream::Compute && lane.track != Track::Collectives;
+  const int priority = computes ? lowest : highest;
   check(cudaStreamCreateWithPriority(&track.stream, cudaStreamNonBlocking, priority),
         "cudaStreamCreate");
   check(cudaEventCreateWithFlags(&track.met, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaStreamWaitEvent(track.stream, base_, 0), "cudaStreamWaitEvent");
   return track;
 }
 
@@ -85,8 +87,11 @@ void Streams::begin_step() {
       for (OpEvents& op : rank) op.ended = false;
     }
   }
-  for (LaneState& lane : lanes_) {
-    check(cudaStreamWaitEvent(lane.tracks.front().stream, base_, 0), "cudaStreamWaitEvent");
+  for (const LaneState& lane : lanes_) {
+    for (const TrackState& track : lane.tracks) {
+      if (track.stream != nullptr)
+        check(cudaStreamWaitEvent(track.stream, base_, 0), "cudaStreamWaitEvent");
+    }
   }
 }
 
@@ -97,6 +102,10 @@ void Streams::begin(Lane lane, OpId op, std::span<const OpId> waits) {
   check(cudaEventRecord(events_of(lane.rank, op).start, of(lane)), "cudaEventRecord");
   const std::scoped_lock lock(mutex_);
   lane_of(lane).issued.push_back({op, waits});
+}
+
+void Streams::begin_behind(Lane lane, OpId begun) {
+  check(cudaStreamWaitEvent(of(lane), events_of(lane.rank, begun).start, 0), "cudaStreamWaitEvent");
 }
 
 void Streams::end(Lane lane, OpId op) {
@@ -117,22 +126,30 @@ Streams::Seen Streams::look() {
   for (std::size_t k = 0; k < lanes_.size(); ++k) {
     LaneState& lane = lanes_[k];
     const auto rank = first_ + static_cast<std::int32_t>(k / kNumStreams);
-    while (lane.ended < lane.issued.size()) {
-      const OpId op = lane.issued[lane.ended].op;
+    const bool in_order = k % kNumStreams != static_cast<std::size_t>(Stream::P2p);
+    for (std::size_t i = lane.ended; i < lane.issued.size(); ++i) {
+      const OpId op = lane.issued[i].op;
       OpEvents& events = events_of(rank, op);
+      if (events.ended) continue;
       // Until its end is recorded, the event speaks of the last step.
       const cudaError_t state =
-          lane.issued[lane.ended].whole ? cudaEventQuery(events.end) : cudaErrorNotReady;
+          lane.issued[i].whole ? cudaEventQuery(events.end) : cudaErrorNotReady;
       if (state != cudaSuccess) {
         seen.open = true;
-        if (state == cudaErrorNotReady) break;
-        check(state, "rank " + std::to_string(rank) + ": " + label_(op));
-        return seen;
+        if (state != cudaErrorNotReady) {
+          check(state, "rank " + std::to_string(rank) + ": " + label_(op));
+          return seen;
+        }
+        if (in_order) break;
+        continue;
       }
       const std::scoped_lock lock(mutex_);
       events.ended = true;
-      ++lane.ended;
       seen.more = true;
+    }
+    const std::scoped_lock lock(mutex_);
+    while (lane.ended < lane.issued.size() && events_of(rank, lane.issued[lane.ended].op).ended) {
+      ++lane.ended;
     }
   }
   return seen;
@@ -164,7 +181,10 @@ Result<> Streams::finish(const std::function<std::string(bool more)>& go_on) {
     std::this_thread::sleep_for(kPoll);
   }
   for (const LaneState& lane : lanes_) {
-    check(cudaStreamSynchronize(lane.tracks.front().stream), "cudaStreamSynchronize");
+    for (const TrackState& track : lane.tracks) {
+      if (track.stream != nullptr)
+        check(cudaStreamSynchronize(track.stream), "cudaStreamSynchronize");
+    }
   }
   if (!error_.empty()) return Error{error_};
   return {};

@@ -2,8 +2,8 @@
 // The lanes of a process's ranks on one device: a stream for each and for each further track of it,
 // an event per op, and order between them.
 //
-// A track's stream is made when it is first used. Collectives beside bodies have the highest
-// priority: their blocks are placed before those of kernels that have begun.
+// A track's stream is made when it is first used. What does not compute has the highest priority:
+// its blocks are placed before those of kernels that have begun.
 //
 // Nothing here synchronises the device but finish(), at the end of a step. What is seen to have
 // ended on the way there orders nothing: it is kept for late(), which asks the device for nothing.
@@ -41,6 +41,7 @@ class Streams {
   void begin_step();
   // The lane waits for ops of its rank, then notes when it begins. `waits` lives until end_step.
   void begin(Lane lane, OpId op, std::span<const OpId> waits);
+  void begin_behind(Lane lane, OpId begun);  // waits until that op has begun
   void end(Lane lane, OpId op);
   // What was issued on `lane` so far happens before what is issued on `after` from now on.
   void order(Lane lane, Lane after);

@@ -1,16 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
 #include "exec/cpu/cpu_backend.h"
 #include "exec/step/group_instances.h"
 #include "schedules/ir/listing.h"
+#include "schedules/ir/payload.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/optimizer_state.h"
 
 namespace rehearse::exec {
+
+namespace {
+
+// Elements of the largest collective, as far as it makes a difference: beyond 64 MiB in fp32 what
+// carries an array no longer changes.
+std::int64_t largest_exchange(const Schedule& schedule) {
+  constexpr std::int64_t kMost = std::int64_t{16} << 20;
+  std::int64_t largest = 0;
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    if (traits(schedule.ops[i].kind).op_class != OpClass::Collective) continue;
+    largest = std::max(largest, payload_of(schedule, {static_cast<std::int32_t>(i)}).elements);
+  }
+  return std::min(largest, kMost);
+}
+
+}  // namespace
 
 Result<std::string> asked_attention() {
   const char* value = std::getenv("REHEARSE_CUDA_ATTENTION");
@@ -84,6 +102,7 @@ Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
                                      .processes = processes,
                                      .groups = &groups,
                                      .edges = transfer_edges(schedule, mesh),
+                                     .largest_elements = largest_exchange(schedule),
                                      .share = std::move(share)});
 }
 

@@ -65,6 +65,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       queues_[k * kNumStreams + stream].ops.push_back(i);
     }
     ended_.emplace_back(static_cast<std::size_t>(last - first), std::uint8_t{0});
+    if (communicator != nullptr && local.device.asynchronous()) tracks_.emplace_back(s_, rank.row);
     first_time_.push_back(times);
     times += static_cast<std::size_t>(last - first);
   }
@@ -124,9 +125,18 @@ void Scheduler::waits_for(const Queue& queue, std::int32_t peer) {
   if (observer_ != nullptr) observer_->op_waits(queue.lane.rank, queue.lane.stream, peer);
 }
 
+void Scheduler::begin_on_device(const Queue& queue) {
+  const OpId id = head(queue);
+  if (tracks_.empty()) return local_.device.begin(queue.lane, id, s_.waits_of(id));
+  if (const OpId behind = tracks(queue).behind(id)) {
+    local_.device.begin_behind(lane(queue), behind);
+  }
+  local_.device.begin(lane(queue), id, tracks(queue).waits(id));
+}
+
 void Scheduler::finish(Queue& queue) {
   const OpId id = head(queue);
-  local_.device.end(queue.lane, id);
+  local_.device.end(lane(queue), id);
   const auto rank = static_cast<std::size_t>(queue.rank);
   ended_[rank][static_cast<std::size_t>(id.value - first_op(queue))] = 1;
   end[time_of(queue, id)] = {now_ns() - began_ns};
@@ -254,9 +264,9 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
     lock.unlock();
     const auto bytes = static_cast<std::size_t>(mine.bytes.value);
     if (send) {
-      communicator_->send(queue.lane, other_rank, channel, {here, bytes}, resume({self}));
+      communicator_->send(lane(queue), other_rank, channel, {here, bytes}, resume({self}));
     } else {
-      communicator_->receive(queue.lane, other_rank, channel, {here, bytes}, resume({self}));
+      communicator_->receive(lane(queue), other_rank, channel, {here, bytes}, resume({self}));
     }
     lock.lock();
     return;
@@ -366,7 +376,7 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
     if (observer_ != nullptr) {
       observer_->op_began(queue.lane.rank, options_.step, id, queue.lane.stream);
     }
-    local_.device.begin(queue.lane, id, s_.waits_of(id));
+    begin_on_device(queue);
   } else {
     waits_for(queue, kWaitsForNobody);
   }

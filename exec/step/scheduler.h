@@ -22,6 +22,7 @@
 #include "exec/step/observer.h"
 #include "exec/step/op_turns.h"
 #include "exec/step/rank_state.h"
+#include "exec/step/transfer_tracks.h"
 
 namespace rehearse::exec {
 
@@ -87,6 +88,14 @@ class Scheduler {
   void stuck();
 
   OpId head(const Queue& queue) const { return {queue.ops[queue.next]}; }
+  // Of its op.
+  Lane lane(const Queue& queue) const {
+    return tracks_.empty() ? queue.lane : queue.lane.on(tracks(queue).of(head(queue)));
+  }
+  const TransferTracks& tracks(const Queue& queue) const {
+    return tracks_[static_cast<std::size_t>(queue.rank)];
+  }
+  void begin_on_device(const Queue& queue);
   RankState& state(const Queue& queue) const {
     return *local_.ranks[static_cast<std::size_t>(queue.rank)];
   }
@@ -110,6 +119,7 @@ class Scheduler {
   std::vector<std::size_t> first_time_;           // per rank here: where its times begin
   std::vector<Rendezvous> rendezvous_;            // by instance
   std::vector<std::int32_t> transfers_;           // [match * columns + column]: queue, -1
+  std::vector<TransferTracks> tracks_;            // per rank here; empty: one lane of transfers
   std::int32_t columns_ = 1;                      // ranks of a position
   StepOptions options_;
 

@@ -80,6 +80,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
+  int priority = 0;
   std::unique_ptr<CUgraph_st> capture;  // null: work is done; by the thread that issues
   rehearse::cuda_double::Timeline timeline;
   std::mutex mutex;
@@ -151,6 +152,12 @@ bool as_said(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
          inside(from_host ? pinned : sizes, from, bytes);
 }
 
+// From memory that is not pinned to the device?
+bool is_staged(const void* to, const void* from, size_t bytes) {
+  const std::scoped_lock lock(sizes_mutex);
+  return inside(sizes, to, bytes) && !inside(sizes, from, bytes) && !inside(pinned, from, bytes);
+}
+
 // Memory that nothing of the double has touched; null: there is none.
 void* fresh(size_t bytes) {
   void* memory = planted_memory.exchange(nullptr);
@@ -169,9 +176,7 @@ cudaError_t no_device() {
 
 namespace rehearse::cuda_double {
 
-namespace {
-
-int put(cudaStream_t stream, Touched touched, std::function<void()> work) {
+static int put(cudaStream_t stream, Touched touched, std::function<void()> work) {
   if (stream->capture != nullptr) {
     if (strikes(stream->capture->planted, CaptureFault::Inside)) return spoil(stream);
     stream->capture->work.push_back({std::move(touched), std::move(work)});
@@ -186,8 +191,6 @@ int put(cudaStream_t stream, Touched touched, std::function<void()> work) {
   stream->changed.notify_all();
   return cudaSuccess;
 }
-
-}  // namespace
 
 int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work) {
   return put(stream, std::move(touched),
@@ -253,7 +256,22 @@ bool can_reach(const void* memory, std::size_t bytes) {
 }  // namespace rehearse::cuda_double
 
 using rehearse::cuda_double::enqueue;
+using rehearse::cuda_double::put;
 using Fault = rehearse::cuda_double::CaptureFault;
+
+namespace {
+
+// What cudaStreamLegacy stands for.
+cudaStream_t legacy() {
+  static const cudaStream_t stream = [] {
+    cudaStream_t made = nullptr;
+    cudaStreamCreateWithFlags(&made, cudaStreamDefault);
+    return made;
+  }();
+  return stream;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -327,6 +345,7 @@ cudaError_t cudaMalloc(void** to, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
+  cudaStreamSynchronize(cudaStreamLegacy);
   {
     const std::scoped_lock lock(sizes_mutex);
     allocated -= sizes[memory];
@@ -375,12 +394,23 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
+// Returns before it is done, as a copy of what is not pinned does.
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  std::memset(to, value, bytes);
+  put(legacy(), Touched("cudaMemset").writes(to, static_cast<std::int64_t>(bytes)),
+      [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   if (capturing > 0) return cudaErrorStreamCaptureUnsupported;
+  if (is_staged(to, from, bytes)) {
+    const auto* begin = static_cast<const char*>(from);
+    put(legacy(), Touched("cudaMemcpy").writes(to, static_cast<std::int64_t>(bytes)),
+        [to, staged = std::vector<char>(begin, begin + bytes)] {
+          std::memcpy(to, staged.data(), staged.size());
+        });
+    return cudaSuccess;
+  }
+  cudaStreamSynchronize(cudaStreamLegacy);
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -420,8 +450,14 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
-  return cudaStreamCreateWithFlags(stream, flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+  cudaStreamCreateWithFlags(stream, flags);
+  (*stream)->priority = priority;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = stream->priority;
+  return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
   *stream = new CUstream_st;
@@ -444,7 +480,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   rehearse::cuda_double::host_waited(stream->timeline.record());
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+cudaError_t cudaStreamSynchronize(cudaStream_t which) {
+  const cudaStream_t stream = which == cudaStreamLegacy ? legacy() : which;
   std::unique_lock lock(stream->mutex);
   stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
   rehearse::cuda_double::host_waited(stream->timeline.record());

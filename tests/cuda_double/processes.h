@@ -29,8 +29,9 @@ using Sabotage =
 struct Faults {
   double timeout_s = 120;
   Sabotage sabotage = nullptr;
-  std::int32_t dead = -1;               // this process ends without a word
-  std::int64_t before = 1;              // this step; -1: before it connects
+  std::int32_t dead = -1;   // this process ends without a word
+  std::int64_t before = 1;  // this step; -1: before it connects
+  std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap = nullptr;
   std::function<void()> ended = [] {};  // a process has its outcome, and is not torn down yet
 };
 
@@ -43,7 +44,7 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
   for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
     processes.emplace_back([&, r] {
       Outcome& out = outcomes[static_cast<std::size_t>(r)];
-      Result<Backend> backend = cuda::make_backend(cuda_options(p, faults.timeout_s));
+      Backend backend = std::move(cuda::make_backend(cuda_options(p, faults.timeout_s))).value();
       NcclOptions options{.process = r,
                           .processes = mesh.ranks(),
                           .groups = &groups,
@@ -58,13 +59,13 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
         return shared.id;
       };
       if (r == faults.dead && faults.before < 0) return;
-      Result<std::unique_ptr<Communicator>> nccl =
-          cuda::make_nccl(*backend.value().device, options);
+      Result<std::unique_ptr<Communicator>> nccl = cuda::make_nccl(*backend.device, options);
       if (!nccl) {
         out.error = nccl.error().message;
         return;
       }
-      const auto made = Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(),
+      if (faults.wrap) backend.device = faults.wrap(std::move(backend.device));
+      const auto made = Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend,
                                             {.communicator = nccl.value().get()});
       if (!made) {
         out.error = made.error().message;
@@ -75,7 +76,7 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
       const Result<Data> data =
           Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
       for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
-        if (faults.sabotage) faults.sabotage(r, step, *nccl.value(), *backend.value().device);
+        if (faults.sabotage) faults.sabotage(r, step, *nccl.value(), *backend.device);
         if (r == faults.dead && step == faults.before) return;
         load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
         const auto ran = process.run({.step = step,

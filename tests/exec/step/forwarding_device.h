@@ -20,6 +20,7 @@ class ForwardingDevice : public Device {
   void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
     inner_->begin(lane, op, waits);
   }
+  void begin_behind(Lane lane, OpId begun) override { inner_->begin_behind(lane, begun); }
   void end(Lane lane, OpId op) override { inner_->end(lane, op); }
   void order(Lane lane, Lane after) override { inner_->order(lane, after); }
   bool launch_graph(Lane lane, OpId op) override { return inner_->launch_graph(lane, op); }
