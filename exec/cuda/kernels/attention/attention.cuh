@@ -79,11 +79,16 @@ struct Head {
   int to_value;                     // elements from a token's key to its value
   std::int64_t q_stride, k_stride;  // elements from token to token
 };
+// Which keys a head shares: once, outside of loops.
+__device__ __forceinline__ int keys_of_head(const AttentionShape& s, int head) {
+  return head / (static_cast<int>(s.heads) / static_cast<int>(s.kv_heads));
+}
+// `shared`: keys_of_head
 template <bool kWhole, class T>
 __device__ __forceinline__ Head<T> head_of(const AttentionPart& p, const T* qkv, const T* kv,
-                                           std::int64_t sample, std::int64_t head) {
+                                           std::int64_t sample, std::int64_t head, int shared) {
   const AttentionShape& s = p.shape;
-  const std::int64_t shared = head / (s.heads / s.kv_heads), first = sample * s.sequence;
+  const std::int64_t first = sample * s.sequence;
   const std::int64_t k_stride = kWhole ? s.columns() : p.key_stride;
   const T* row = qkv + first * s.columns();
   const T* keys = kWhole ? row + s.heads * s.head_dim : kv + first * k_stride;

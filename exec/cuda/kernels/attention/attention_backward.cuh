@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const auto start_queries = [&](int member, int tile, int stage) {
     const std::int64_t number = blockIdx.y * group + member;
     const int q0 = first + tile * kQueries, valid = rows.query_end - q0;
-    const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number);
+    const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number,
+                                            static_cast<int>(blockIdx.y));
     start_tile<Engine::kThreads>(q_tile(stage), head.q + q0 * head.q_stride, head.q_stride, valid,
                                  head_dim);
     start_tile<Engine::kThreads>(g_tile(stage),
@@ -75,8 +76,9 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   clear<kM, kDim>(dk);
   clear<kM, kValues>(dv);
 
-  const Head<Bf16> own = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z,
-                                         static_cast<std::int64_t>(blockIdx.y) * group);
+  const Head<Bf16> own =
+      head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z,
+                      static_cast<std::int64_t>(blockIdx.y) * group, static_cast<int>(blockIdx.y));
   start_tile<Engine::kThreads>(k, own.k + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
                                head_dim);
   start_tile<Engine::kThreads>(v, own.k + k0 * own.k_stride + own.to_value, own.k_stride,
@@ -92,15 +94,20 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     wait_groups<0>();
     Engine::publish();
     __syncthreads();  // this step's tiles are there, and those of the one before no longer used
-    if (member < group) start_queries(member, tile, stage ^ 1);  // the next step's
-    end_group();
+    const auto start_next = [&] {
+      if (member < group) start_queries(member, tile, stage ^ 1);
+      end_group();
+    };
     // Else no query of the tile sees a key of the group.
-    if (rows.reach(q0 + kQueries, k0 + Engine::group_row())) {
+    const bool reached = rows.reach(q0 + kQueries, k0 + Engine::group_row());
+    if (!Engine::kAhead || !reached) start_next();
+    if (reached) {
       // lse of this thread's queries 8 n + 2 t and the next at [4 n], delta kQueries / 2 behind.
       const float2* of_queries = numbers + stage * kQueries + t;
       Fragments<kM, kQueries> p, ds;
       Engine::template start_scores<kQueries>(k, q_tile(stage), p);
       Engine::template start_scores<kQueries>(v, g_tile(stage), ds);
+      if constexpr (Engine::kAhead) start_next();  // while they run
       Engine::template wait<1>(p);
       if (!rows.all_see(q0, k0 + Engine::group_row() + Engine::kGroupRows)) {
         each_of<kM, kQueries>([&](int m, int n, int i) {
@@ -176,8 +183,9 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
   // Asked again for every tile: registers are dearer than the arithmetic.
+  const int shared_keys = keys_of_head(s, static_cast<int>(blockIdx.y));
   const auto own_head = [&] {
-    return head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+    return head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y, shared_keys);
   };
   const auto start_keys = [&](int tile) {
     const Head<Bf16> head = own_head();
@@ -220,13 +228,19 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     wait_groups<0>();
     Engine::publish();
     __syncthreads();  // this tile is there, and the one before is no longer used
-    if (tile + 1 < tiles) start_keys(tile + 1);
-    end_group();
+    const auto start_next = [&] {
+      if (tile + 1 < tiles) start_keys(tile + 1);
+      end_group();
+    };
     const int k0 = rows.key_begin + tile * kKeys;
-    if (rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, k0)) {  // else all lie before
+    // Else all lie before.
+    const bool reached = rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, k0);
+    if (!Engine::kAhead || !reached) start_next();
+    if (reached) {
       Fragments<kM, kKeys> p, ds;
       Engine::template start_scores<kKeys>(q, k_tile(tile % 2), p);
       Engine::template start_scores<kKeys>(d, v_tile(tile % 2), ds);
+      if constexpr (Engine::kAhead) start_next();  // while they run
       Engine::template wait<1>(p);
       if (!rows.all_see(q0 + Engine::group_row(), k0 + kKeys)) {
         each_of<kM, kKeys>([&](int m, int n, int i) {

@@ -102,7 +102,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, 
   const AttentionShape& s = call.part.shape;
   const Extent<false, true> extent(call.part);
   const auto [head_dim, values, q0, row, lane] = place_of(s, extent.query_begin);
-  const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y,
+                                      keys_of_head(s, static_cast<int>(blockIdx.y)));
   read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, extent.query_end - q0, head_dim,
                      shared.q);
   const Scores scores(call.part, scale, blockIdx.z, blockIdx.y);
@@ -216,7 +217,8 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, fl
   const auto [head_dim, values, k0, row, lane] = place_of(s, extent.key_begin);
   const std::int64_t group = s.heads / s.kv_heads;
   const auto head_at = [&](std::int64_t number) {
-    return head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, number);
+    return head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, number,
+                          static_cast<int>(blockIdx.y));
   };
   float dk[kDim / kLanes] = {}, dv[kDim / kLanes] = {};
   read_keys<T, kDim>(call, head_at(blockIdx.y * group), k0, shared);
@@ -259,7 +261,8 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call,
   const AttentionShape& s = call.part.shape;
   const Extent<false, true> extent(call.part);
   const auto [head_dim, values, q0, row, lane] = place_of(s, extent.query_begin);
-  const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y,
+                                      keys_of_head(s, static_cast<int>(blockIdx.y)));
   float dq[kDim / kLanes] = {};
   read_queries<T, kDim>(call, head, blockIdx.y, q0, shared);
   const Scores scores(call.part, scale, blockIdx.z, blockIdx.y);

@@ -40,7 +40,8 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   // The longest rows first: the short ones fill the end.
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
-  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y,
+                                          keys_of_head(s, static_cast<int>(blockIdx.y)));
   const auto first_key = [&](int tile) { return rows.key_begin + tile * kKeys; };
   const auto start_k = [&](int tile) {
     const int k0 = first_key(tile);
@@ -136,13 +137,18 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
       wait_groups<0>();
       Engine::publish();
       __syncthreads();  // these values and the next keys are there, those before no longer used
-      if (tile + 1 < tiles) start_v(tile + 1);
-      if (tile + 2 < tiles) start_k(tile + 2);
-      end_group();
-      if (tile + 1 < tiles && reached(tile + 1)) {
+      const auto start_next = [&] {
+        if (tile + 1 < tiles) start_v(tile + 1);
+        if (tile + 2 < tiles) start_k(tile + 2);
+        end_group();
+      };
+      const bool next_reached = tile + 1 < tiles && reached(tile + 1);
+      if (!next_reached) start_next();
+      if (next_reached) {
         Fragments<kM, kKeys> p;
         Engine::template start_scores<kKeys>(q, k_tile((tile + 1) % 2), p);
         Engine::template start_sum<kKeys>(weights, v_tile(tile % 2), out);
+        start_next();  // while they run
         Engine::template wait<1>(p);
         Engine::meanwhile(s.heads > 0, [&] { soften(tile + 1, p, shrink); });
         Engine::template wait<0>(out);
