@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -146,7 +147,8 @@ Result<> TrainingRun::open_device() {
 Result<> TrainingRun::begin() {
   const TrainOptions& train = scenario_.train;
   if (options_.resume.empty()) {
-    process_->initialise(initial_values(scenario_.model, train.seed));
+    process_->initialise(initial_values(scenario_.model, train.seed),
+                         device_.cuda() ? std::max(1, cores() / all_.here()) : workers_);
     return {};
   }
   const Result<Checkpoint> opened =
@@ -203,15 +205,17 @@ std::int64_t TrainingRun::peak_bytes() const {
 Result<int> TrainingRun::train(const std::function<void(const StepReport&)>& after_step,
                                const std::function<int()>& stop) {
   int stopped_by = 0;
-  const auto go_on = [&](const StepReport& step) -> Result<bool> {
+  const auto go_on = [&](const StepReport& step) -> Result<AfterStep> {
     after_step(step);
     const Result<int> asked = all_.largest(stop());
     if (!asked) return asked.error();
     stopped_by = asked.value();
     const bool last = stopped_by != 0 || step.step + 1 == scenario_.train.steps;
+    const auto begin = std::chrono::steady_clock::now();
     const Result<> written = write_checkpoint(step, last);
     if (!written) return written.error();
-    return stopped_by == 0;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    return AfterStep{.go_on = stopped_by == 0, .aside_s = took.count()};
   };
   Result<std::vector<StepReport>> steps =
       exec::train(*process_, scenario_.plan, scenario_.train, *data_, go_on, from_);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "exec/step/scheduler.h"
 #include "exec/weights/hugging_face.h"
@@ -106,7 +107,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
   }
   const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
                              static_cast<std::size_t>(layout.shape.tokens);
-  local.inputs.assign(static_cast<std::size_t>(plan.replicas()), std::vector<std::int32_t>(tokens));
+  local.inputs.resize(static_cast<std::size_t>(plan.replicas()));
+  for (const auto& rank : local.ranks) {
+    local.inputs[static_cast<std::size_t>(rank->replica)].resize(tokens);
+  }
   local.targets = local.inputs;
   made->runner_ = std::make_unique<BodyRunner>(local.layout);
   made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
@@ -164,8 +168,27 @@ std::vector<StoredBucket> Interpreter::stored() const {
   return all;
 }
 
-void Interpreter::initialise(
-    const std::function<double(const std::string&, std::int64_t)>& value_of) {
+namespace {
+
+using ValueOf = std::function<double(const std::string&, std::int64_t)>;
+
+// Elements [begin, end) of one part of a bucket; those that no tensor has are zero.
+void fill(const LocalRanks& local, BucketId bucket, std::int32_t part, std::int64_t begin,
+          std::int64_t end, ValueOf value_of, float* values) {
+  std::fill_n(values, end - begin, 0.0F);
+  for (const TensorPlace& place : local.places) {
+    if (place.bucket != bucket) continue;
+    const std::int64_t to = std::min(end, place.offset + place.what.elements);
+    for (std::int64_t at = std::max(begin, place.offset); at < to; ++at) {
+      const std::int64_t whole = whole_element(local.layout, place, part, at - place.offset);
+      if (whole >= 0) values[at - begin] = static_cast<float>(value_of(place.name, whole));
+    }
+  }
+}
+
+}  // namespace
+
+void Interpreter::initialise(const ValueOf& value_of, int threads) {
   const std::vector<StoredBucket> all = stored();
   const auto part_of = [&](const StoredBucket& one) {
     return local_.part(*local_.ranks[static_cast<std::size_t>(one.rank - local_.first)],
@@ -185,19 +208,20 @@ void Interpreter::initialise(
       first = std::min(first, all[i].first);
       last = std::max(last, all[i].last);
     }
-    for_each_part(first, last, [&](std::int64_t begin, std::int64_t end) {
-      values.assign(static_cast<std::size_t>(end - begin), 0.0F);
-      for (const TensorPlace& place : local_.places) {
-        if (place.bucket != all[k].bucket) continue;
-        const std::int64_t to = std::min(end, place.offset + place.what.elements);
-        for (std::int64_t at = std::max(begin, place.offset); at < to; ++at) {
-          const std::int64_t whole =
-              whole_element(local_.layout, place, part_of(all[k]), at - place.offset);
-          if (whole < 0) continue;
-          values[static_cast<std::size_t>(at - begin)] =
-              static_cast<float>(value_of(place.name, whole));
-        }
-      }
+    const std::int64_t together = threads * kPartElements;
+    for (std::int64_t begin = first; begin < last; begin += together) {
+      const std::int64_t end = std::min(begin + together, last);
+      values.resize(static_cast<std::size_t>(end - begin));
+      std::vector<std::thread> others;
+      for_each_part(begin, end, [&](std::int64_t from, std::int64_t to) {
+        const auto work = [&, from, to] {
+          fill(local_, all[k].bucket, part_of(all[k]), from, to, value_of,
+               values.data() + (from - begin));
+        };
+        if (to == end) return work();
+        others.emplace_back(work);
+      });
+      for (std::thread& other : others) other.join();
       for (const StoredBucket* holder : holders) {
         const std::int64_t from = std::max(begin, holder->first), to = std::min(end, holder->last);
         if (from >= to) continue;
@@ -205,7 +229,7 @@ void Interpreter::initialise(
                          std::span(values).subspan(static_cast<std::size_t>(from - begin),
                                                    static_cast<std::size_t>(to - from)));
       }
-    });
+    }
     for (const StoredBucket* holder : holders) clear_state(local_.device, *holder);
   }
   std::vector<float> correction = local_.correction;

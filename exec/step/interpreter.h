@@ -49,14 +49,20 @@ class Interpreter {
 
   // Calls `value_of(name, element)` for every element of every parameter held here, and of what
   // routers add (correction_tensors), by its Hugging Face name and number in the whole [out, in]
-  // tensor; clears the optimizer's state.
-  void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of);
-  // Tokens of replica r (Mesh::replica) for micro-batch j: (micro-batches, slices, tokens).
+  // tensor; clears the optimizer's state. `threads` do so, each with a copy of `value_of`: where a
+  // value depends on name and element alone, the weights do not depend on their number.
+  void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of,
+                  int threads = 1);
+  // Has this process ranks of replica r (Mesh::replica)? Only those have tokens.
+  bool holds_replica(std::int32_t replica) const {
+    return !local_.inputs[replica_at(replica)].empty();
+  }
+  // Their tokens for micro-batch j: (micro-batches, slices, tokens).
   std::vector<std::int32_t>& inputs(std::int32_t replica) {
-    return local_.inputs[static_cast<std::size_t>(replica)];
+    return local_.inputs[replica_at(replica)];
   }
   std::vector<std::int32_t>& targets(std::int32_t replica) {
-    return local_.targets[static_cast<std::size_t>(replica)];
+    return local_.targets[replica_at(replica)];
   }
 
   // What the routers add where they choose, (layers, experts), equal on all ranks: moves by
@@ -88,6 +94,7 @@ class Interpreter {
   std::int64_t peak_bytes(RankClass row) const { return peak_[row.index()]; }
 
  private:
+  static std::size_t replica_at(std::int32_t replica) { return static_cast<std::size_t>(replica); }
   explicit Interpreter(LocalRanks local);
   void balance(const TrainOptions& train, const StepResult& step);
   // Why a step of experts has failed: a router's scores are no numbers (`infeasible`), where the

@@ -2,6 +2,9 @@
 #include "exec/train/train.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
+#include <utility>
 
 #include "exec/cpu/optimizer.h"
 #include "schedules/passes/lower.h"
@@ -26,18 +29,48 @@ std::int64_t arena_bytes(const Schedule& schedule) {
   return sum;
 }
 
-void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first) {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+void put(Batch batch, Interpreter& process) {
+  for (std::size_t r = 0; r < batch.inputs.size(); ++r) {
+    process.inputs(static_cast<std::int32_t>(r)) = std::move(batch.inputs[r]);
+    process.targets(static_cast<std::int32_t>(r)) = std::move(batch.targets[r]);
+  }
+}
+
+}  // namespace
+
+Batch make_batch(const Interpreter& process, const Plan& plan, const Data& data,
+                 std::int64_t first) {
   const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
   const std::int32_t ring = plan.context_parallel, slices = plan.sequence_slices;
   const std::int64_t rows = sequence / ring / slices;     // of a sample in a slice of a rank
   const std::int64_t chunk = ring > 1 ? rows / 2 : rows;  // that follow one another
+  const auto tokens = static_cast<std::size_t>(plan.microbatches() * slices * samples * rows);
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(sequence)), targets = inputs;
+  Batch batch;
+  batch.inputs.resize(static_cast<std::size_t>(plan.replicas()));
+  batch.targets.resize(batch.inputs.size());
   const auto deal = [&](std::int32_t replica, std::int64_t number, std::int64_t to) {
-    std::copy_n(inputs.begin() + number * chunk, chunk, process.inputs(replica).begin() + to);
-    std::copy_n(targets.begin() + number * chunk, chunk, process.targets(replica).begin() + to);
+    if (!process.holds_replica(replica)) return;
+    const auto r = static_cast<std::size_t>(replica);
+    batch.inputs[r].resize(tokens);
+    batch.targets[r].resize(tokens);
+    std::copy_n(inputs.begin() + number * chunk, chunk, batch.inputs[r].begin() + to);
+    std::copy_n(targets.begin() + number * chunk, chunk, batch.targets[r].begin() + to);
   };
   for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
-    for (std::int64_t j = 0; j < plan.microbatches(); ++j) {
+    bool here = false;
+    for (std::int32_t context = 0; context < ring; ++context) {
+      here = here || process.holds_replica(replica * ring + context);
+    }
+    for (std::int64_t j = 0; here && j < plan.microbatches(); ++j) {
       const std::int64_t begin = first + (j * plan.data_parallel + replica) * samples;
       for (std::int64_t i = 0; i < samples; ++i) {
         data.sample(begin + i, sequence, inputs.data(), targets.data());
@@ -53,6 +86,11 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
       }
     }
   }
+  return batch;
+}
+
+void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first) {
+  put(make_batch(process, plan, data, first), process);
 }
 
 double expert_imbalance(const Layout& layout, std::span<const std::int64_t> expert_rows) {
@@ -71,17 +109,31 @@ double expert_imbalance(const Layout& layout, std::span<const std::int64_t> expe
 
 Result<std::vector<StepReport>> train(
     Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
-    const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from) {
+    const std::function<Result<AfterStep>(const StepReport&)>& after_step, const TrainFrom& from) {
   const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+  // The CPU's cores are the step's: there a batch is made when it is asked for.
+  const std::launch when =
+      process.local().device.asynchronous() ? std::launch::async : std::launch::deferred;
+  const auto batch_of = [&](std::int64_t step) {
+    return std::async(when, [&, step] {
+      return make_batch(process, plan, data, from.samples + (step - from.step) * plan.global_batch);
+    });
+  };
   std::vector<StepReport> reports;
-  for (std::int64_t step = from.step; step < options.steps; ++step) {
-    load_batch(process, plan, data, from.samples + (step - from.step) * plan.global_batch);
+  Clock::time_point before = Clock::now();
+  AfterStep after;
+  std::future<Batch> next;
+  if (from.step < options.steps) next = batch_of(from.step);
+  for (std::int64_t step = from.step; after.go_on && step < options.steps; ++step) {
+    put(next.get(), process);
+    if (step + 1 < options.steps) next = batch_of(step + 1);
     const double rate = learning_rate(options, step);
     const Result<StepResult> ran =
         process.run({.step = step, .learning_rate = rate, .train = options});
     if (!ran) return ran.error();
     const StepResult& result = ran.value();
-    const double seconds = static_cast<double>(result.wall_ns) * 1e-9;
+    const Clock::time_point now = Clock::now();
+    const double seconds = seconds_between(std::exchange(before, now), now) - after.aside_s;
     reports.push_back({.step = step,
                        .loss = result.loss,
                        .grad_norm = result.grad_norm,
@@ -91,9 +143,9 @@ Result<std::vector<StepReport>> train(
                        .expert_rows = result.expert_rows,
                        .expert_dropped = result.expert_dropped});
     if (!after_step) continue;
-    const Result<bool> go_on = after_step(reports.back());
-    if (!go_on) return go_on.error();
-    if (!go_on.value()) break;
+    const Result<AfterStep> said = after_step(reports.back());
+    if (!said) return said.error();
+    after = said.value();
   }
   return reports;
 }

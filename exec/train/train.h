@@ -27,15 +27,27 @@ Result<Schedule> lower_for_run(const Transformer& model, Plan& plan, const Price
 // The arenas of all ranks together, on device and host [B].
 std::int64_t arena_bytes(const Schedule& schedule);
 
-// Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b +
-// i is number i of micro-batch j of data-parallel replica r: which samples a step has does not
-// depend on the layout. Slices of a sequence lie apart: all samples' first ones come first. Rank i
-// of c context-parallel ones gets chunks i and 2c - 1 - i of the 2c of each slice.
+// Tokens of one step, of the replicas that a process has ranks of (Interpreter::inputs); of the
+// others nothing.
+struct Batch {
+  std::vector<std::vector<std::int32_t>> inputs, targets;  // by replica
+};
+
+// Of the step whose first sample is `first`. Sample first + j d b + r b + i is number i of
+// micro-batch j of data-parallel replica r: which samples a step has does not depend on the layout.
+// Slices of a sequence lie apart: all samples' first ones come first. Rank i of c context-parallel
+// ones gets chunks i and 2c - 1 - i of the 2c of each slice. Reads what does not change: may be
+// called while a step runs.
+Batch make_batch(const Interpreter& process, const Plan& plan, const Data& data,
+                 std::int64_t first);
+// Makes that step's, and puts it into `process`.
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first);
 
 struct StepReport {
   std::int64_t step = 0;  // 0, 1, ...
   double loss = 0, grad_norm = 0, learning_rate = 0;
+  // From the end of the step before to its own, what the caller does between them too, but for what
+  // is no part of training (AfterStep::aside_s).
   double seconds = 0, tokens_per_s = 0;
   std::vector<std::int64_t> expert_rows, expert_dropped;  // StepResult's
 };
@@ -51,11 +63,20 @@ struct TrainFrom {
   std::int64_t samples = 0;  // the first of that step
 };
 
-// Runs steps [from.step, options.steps); `after_step` sees each and says whether to go on. Error:
+// What a caller says after a step: to go on, and how long what was no part of training took, as a
+// checkpoint.
+struct AfterStep {
+  bool go_on = true;
+  double aside_s = 0;
+};
+
+// Runs steps [from.step, options.steps); `after_step` sees each. While an asynchronous device works
+// on a step, a thread makes the next one's batch. Error:
 // diverged (`infeasible`), the executor's own failure, or that of `after_step`; steps that were
 // reported before it have run.
 Result<std::vector<StepReport>> train(
     Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
-    const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from = {});
+    const std::function<Result<AfterStep>(const StepReport&)>& after_step,
+    const TrainFrom& from = {});
 
 }  // namespace rehearse::exec

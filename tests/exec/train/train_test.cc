@@ -135,9 +135,9 @@ TEST(Train, ReportsEveryStepWithItsLearningRate) {
   options.warmup_steps = 2;
   std::vector<double> seen;
   const auto steps = train(*on.process, on.scenario.plan, options, synthetic(),
-                           [&](const StepReport& step) -> Result<bool> {
+                           [&](const StepReport& step) -> Result<AfterStep> {
                              seen.push_back(step.learning_rate);
-                             return true;
+                             return AfterStep{};
                            });
   ASSERT_TRUE(steps);
   EXPECT_EQ(seen, (std::vector<double>{0.005, 0.01, 0.01}));
@@ -147,6 +147,64 @@ TEST(Train, ReportsEveryStepWithItsLearningRate) {
   }
 }
 
+// A step lasts from the end of the one before: what its caller does between them counts, but for
+// what was put aside.
+TEST(Train, TimesStepsFromOneToTheNext) {
+  for (const double aside : {0.0, 0.3}) {
+    Ready on = ready(Family::Gpt2, {});
+    start(on);
+    TrainOptions options = on.scenario.train;
+    options.steps = 3;
+    const auto steps = train(*on.process, on.scenario.plan, options, synthetic(),
+                             [&](const StepReport&) -> Result<AfterStep> {
+                               std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                               return AfterStep{.aside_s = aside};
+                             });
+    ASSERT_TRUE(steps);
+    const std::vector<StepReport>& all = steps.value();
+    EXPECT_EQ(std::min(all[1].seconds, all[2].seconds) > 0.3, aside == 0);
+    EXPECT_GT(all[1].seconds, 0);
+  }
+}
+
+// A process makes the batches of the replicas that it has ranks of, and the same as if all were
+// there.
+TEST(Batches, AreMadeForTheReplicasThatAreHere) {
+  Ready all = ready(Family::Gpt2, {"data_parallel=2", "context_parallel=2"});
+  start(all);
+  const Batch whole = make_batch(*all.process, all.scenario.plan, synthetic(), 8);
+  ASSERT_EQ(whole.inputs.size(), 4U);
+  all.process->inputs(0).clear();
+  all.process->inputs(1).clear();
+  all.process->inputs(3).clear();
+  EXPECT_TRUE(all.process->holds_replica(2));
+  EXPECT_FALSE(all.process->holds_replica(3));
+  const Batch part = make_batch(*all.process, all.scenario.plan, synthetic(), 8);
+  for (const std::size_t r : {0U, 1U, 3U})
+    EXPECT_TRUE(part.inputs[r].empty() && part.targets[r].empty());
+  EXPECT_FALSE(part.inputs[2].empty());
+  EXPECT_EQ(part.inputs[2], whole.inputs[2]);
+  EXPECT_EQ(part.targets[2], whole.targets[2]);
+}
+
+// Weights depend on name and element, not on how many threads draw them.
+TEST(Initial, WeightsAreTheSameWhoeverDrawsThem) {
+  const auto drawn = [](int threads) {
+    Ready on = ready(Family::Llama, {"tensor_parallel=2", "data_parallel=2", "zero_stage=3"});
+    start(on);
+    on.process->initialise([](const std::string&, std::int64_t) { return 7.0; });
+    on.process->initialise(initial_values(on.scenario.model, on.scenario.train.seed), threads);
+    std::vector<std::vector<float>> weights;
+    for (const TensorPlace& place : on.process->places()) {
+      weights.push_back(on.process->parameter(place.name));
+    }
+    return weights;
+  };
+  const auto one = drawn(1);
+  EXPECT_EQ(drawn(3), one);
+  EXPECT_EQ(drawn(16), one);
+}
+
 // Step 1 of steps [1, 4) says stop; then its error is the run's.
 TEST(Train, EndsWhenItsCallerSaysSo) {
   Ready on = ready(Family::Gpt2, {});
@@ -154,10 +212,10 @@ TEST(Train, EndsWhenItsCallerSaysSo) {
   for (const bool fails : {false, true}) {
     std::int64_t last = -1;
     const auto steps = train(*on.process, on.scenario.plan, on.scenario.train, synthetic(),
-                             [&](const StepReport& step) -> Result<bool> {
+                             [&](const StepReport& step) -> Result<AfterStep> {
                                last = step.step;
                                if (step.step == 2 && fails) return Error{"no space"};
-                               return step.step < 2;
+                               return AfterStep{.go_on = step.step < 2};
                              },
                              {.step = 1, .samples = 8});
     EXPECT_EQ(last, 2);
