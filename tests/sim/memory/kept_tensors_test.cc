@@ -146,8 +146,8 @@ TEST(KeptTensors, what_a_backward_makes_again_it_frees) {
   for (std::size_t s = kInputGradientSlot + 1; s < held.size(); ++s) EXPECT_EQ(held[s], 0) << s;
 }
 
-// softmax in fp32 is kept beside its 16-bit copy; an RMS norm made of operations keeps x / rms(x),
-// torchtitan's its input in fp32 too, and SiLU op by op its output.
+// softmax in fp32 is kept beside its 16-bit copy; an RMS norm made of operations keeps x in fp32,
+// which two of them read, and the cast of x / rms(x), and SiLU op by op its output.
 TEST(KeptTensors, eager_operations_keep_what_autograd_saves) {
   Plan plan = plan_of("megatron");
   plan.flash_attention = false;
@@ -158,7 +158,7 @@ TEST(KeptTensors, eager_operations_keep_what_autograd_saves) {
   plan = plan_of("megatron");
   const std::int64_t kernel = kept(plan);
   plan.runtime.eager_kernels.norm = true;
-  EXPECT_EQ(kept(plan) - kernel, 2 * 2 * n * h);
+  EXPECT_EQ(kept(plan) - kernel, 2 * (4 + 2) * n * h);
   plan = plan_of("torchtitan");
   const std::int64_t titan = kept(plan);
   plan.runtime.eager_kernels = {};
@@ -254,7 +254,7 @@ TEST(KeptTensors, caps_and_eager_softmax_keep_scores_under_every_profile) {
 }
 
 // llama 4 norms queries and keys where they rotate: 2 (q + k) more are kept there. Eager rotation
-// keeps q, k, v behind it beside those before it under Megatron's profile.
+// keeps q and k behind it under Megatron's profile, beside the product's output, of which v is a part.
 TEST(KeptTensors, layers_that_do_not_rotate_keep_neither_rotated_nor_normed_queries) {
   Transformer model = llama();
   model.query_key_unit_norm = true;
@@ -265,7 +265,7 @@ TEST(KeptTensors, layers_that_do_not_rotate_keep_neither_rotated_nor_normed_quer
   }
   Plan eager = plan_of("megatron");
   eager.runtime.eager_kernels.rope = true;
-  EXPECT_EQ(kept(eager) - kept(eager, llama(), false), 2 * 3 * n * h);
+  EXPECT_EQ(kept(eager) - kept(eager, llama(), false), 2 * 2 * n * h);
 }
 
 // 8 experts on 2 ranks, 2 per token: a token's experts lie on both but for 6 of 28 pairs each, so

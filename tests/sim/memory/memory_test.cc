@@ -358,6 +358,8 @@ TEST(Memory, AProfileSaysHowManyElementsAreGathered) {
 // the peak is that of a step.
 TEST(Memory, AFrameworkMayFlattenItsParametersOnTheHost) {
   EXPECT_FALSE(profile_of("megatron").flattened_on_host);
+  EXPECT_TRUE(profile_of("aa_scaling").flattened_on_host);
+  EXPECT_FALSE(profile_of("aa_scaling").contiguous_gradients);
   const auto peak = [](const std::string& on_host) {
     const std::string path = ::testing::TempDir() + "flat_" + std::to_string(getpid()) + ".json";
     std::ofstream(path) << R"({"base": "aa_scaling", "states": {"contiguous_gradients": true,
