@@ -195,9 +195,12 @@ int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Str
 }
 // Aligned to 1,024 bytes, as swizzled tiles need it. The compiler believes the attribute; where the
 // block's memory really begins is known on the device alone, so a block that it does not hold for
-// ends its grid.
+// ends its grid; a kernel without a register to spare leaves that to others, whose memory begins
+// at the same address.
+template <bool kChecked = true>
 __device__ __forceinline__ std::byte* dynamic_shared() {
   extern __shared__ __align__(1024) std::byte dynamic_shared_bytes[];
+  if constexpr (!kChecked) return dynamic_shared_bytes;
   asm volatile(
       "{\n"
       ".reg .pred odd;\n"
@@ -226,7 +229,8 @@ int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Str
   });
   return 0;
 }
-inline std::byte* dynamic_shared() {
+template <bool kChecked = true>
+std::byte* dynamic_shared() {
   return emulation::dynamic_shared();
 }
 inline int processors() {

@@ -134,13 +134,13 @@ inline TinyRun train_tiny(const std::string& name, const std::vector<std::string
     return 0.0;
   });
   const Data data = Data::of_tokens(formula_tokens(steps * batch * (length + 1), model.vocabulary));
-  const auto after = [&](const StepReport& step) -> Result<bool> {
+  const auto after = [&](const StepReport& step) -> Result<AfterStep> {
     out.losses.push_back(step.loss);
     out.norms.push_back(step.grad_norm);
     out.rows.push_back(step.expert_rows);
     out.dropped.push_back(step.expert_dropped);
     out.corrections.push_back(process.correction());
-    return true;
+    return AfterStep{};
   };
   const auto trained = train(process, plan, scenario.value().train, data, after);
   if (!trained) return fail(trained.error());

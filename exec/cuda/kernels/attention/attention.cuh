@@ -86,7 +86,8 @@ __device__ __forceinline__ int keys_of_head(const AttentionShape& s, int head) {
 // `shared`: keys_of_head
 template <bool kWhole, class T>
 __device__ __forceinline__ Head<T> head_of(const AttentionPart& p, const T* qkv, const T* kv,
-                                           std::int64_t sample, std::int64_t head, int shared) {
+                                           std::int64_t sample, std::int64_t head,
+                                           std::int64_t shared) {
   const AttentionShape& s = p.shape;
   const std::int64_t first = sample * s.sequence;
   const std::int64_t k_stride = kWhole ? s.columns() : p.key_stride;

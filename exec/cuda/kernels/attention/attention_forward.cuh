@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
   const AttentionShape& s = call.part.shape;
   const Extent<kWhole> rows(call.part);
-  const Shared shared = shared_address(dynamic_shared());
+  const Shared shared = shared_address(dynamic_shared<Engine::kAhead>());  // mma.sync: no register
   const typename Tiles::Queries q{shared};
   const auto k_tile = [&](int stage) {
     return typename Tiles::Keys{shared + q.kBytes + stage * Tiles::Keys::kBytes};
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
   const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y,
-                                          keys_of_head(s, static_cast<int>(blockIdx.y)));
+                                          blockIdx.y / (s.heads / s.kv_heads));
   const auto first_key = [&](int tile) { return rows.key_begin + tile * kKeys; };
   const auto start_k = [&](int tile) {
     const int k0 = first_key(tile);
