@@ -30,7 +30,7 @@ run_first() {
 run_kernels() {
   [ "$device" = cpu ] && return
   attempt kernels "${ours[@]}" "$kernels" --gtest_brief=1 ${small:+--gtest_filter=*Norm*}
-  note "- kernels against the CPU: $(grep -E '^\[ +(PASSED|FAILED) +\] [0-9]+ test' "$out/kernels.out" | tr '\n' ' ')"
+  note "- kernels against the CPU: $(grep -E '^\[ +PASSED +\] [0-9]+ test' "$out/kernels.out")$(grep -oE '^\[ +FAILED +\] [A-Za-z]+[^ ,]*' "$out/kernels.out" | sort -u | sed 's/.*\]/; failed:/' | tr -d '\n')"
 }
 
 # table TITLE ROWS...: behind what was said of parts that failed
@@ -126,7 +126,7 @@ run_failure() {
       wait "${pids[0]}"; code=$? state="ends after $((SECONDS - struck)) s"
     fi
     kill -KILL "${pids[1]}" 2>/dev/null
-    wait 2>/dev/null
+    wait "${pids[@]}" 2>/dev/null  # not for what watches the clocks
     echo "$name: $((SECONDS - began)) of ${limits[$name]} s" | tee -a "$out/steps.txt"
     cat "$out/$name.0.err" >"$out/$name.err"
     grep -q "rank 1 " "$out/$name.err" && [ "$code" = 3 ] || state="**failed**: $state"
