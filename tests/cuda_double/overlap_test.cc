@@ -155,7 +155,7 @@ TEST(CudaOverlap, EveryTrackOfALaneIsAStreamOfItsOwn) {
   ASSERT_TRUE(made.device->allocate(0, 1));
   auto& source = dynamic_cast<cuda::StreamSource&>(*made.device);
   std::set<cudaStream_t> streams;
-  for (const Track track : {Track::Main, Track::Second, Track::Collectives}) {
+  for (const Track track : {Track::Main, Track::Second, Track::Collectives, Track::Fourth}) {
     streams.insert(source.stream({0, Stream::Compute, track}));
   }
   EXPECT_EQ(streams.size(), kTracks);

@@ -136,12 +136,13 @@ TEST(CudaDouble, WhatIsWrittenIsThere) {
   const auto kernel = [&] {
     cuda_double::enqueue(source.stream({0, Stream::Compute}),
                          cuda_double::Touched("kernel").reads(to.value(), 64), [] {});
-    return cuda_double::unordered();
+    const std::string found = cuda_double::unordered();
+    cudaDeviceSynchronize();
+    return found;
   };
   ASSERT_EQ(kernel(), "");
   device.write(to.value(), from.data(), 64);
   EXPECT_EQ(kernel(), "");
-  cudaDeviceSynchronize();
   cudaMemcpy(to.value(), from.data(), 64, cudaMemcpyDefault);
   EXPECT_NE(kernel(), "");
 }
