@@ -39,7 +39,7 @@ for major in 12 13; do
   compiled=0
   for source in exec/cuda/*.cc exec/cuda/calls/*.cc; do
     [ "$source" = exec/cuda/calls/gemm.cc ] && ! has cublasLt.h "${folders[@]}" && continue
-    "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. "${folders[@]/#/-isystem}" "$source" 2>"$work/said" ||
+    "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Wno-missing-field-initializers -I. "${folders[@]/#/-isystem}" "$source" 2>"$work/said" ||
       { echo "CUDA $major: $source: $(grep -m1 error "$work/said")"; status=1; }
     compiled=$((compiled + 1))
   done
