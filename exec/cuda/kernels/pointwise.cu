@@ -46,53 +46,81 @@ struct AddPositions {
   }
 };
 
-// out(rows, cols) = x + dropped (y + bias(cols)); x and bias may be null. A thread has V columns in
-// each of the eight runs of 8 that a counter's words serve.
-template <class T, int V>
-struct Dropped {
-  static constexpr int kParts = 8 / V;
-  std::int64_t cols;
+// out(rows, cols) = x + dropped (y + bias(cols)); x and bias may be null.
+template <class T>
+struct DropCall {
+  std::int64_t rows = 0, cols = 0;
   DropoutShape shape;
-  const T *x, *y, *bias;
-  T* out;
-  std::int64_t runs() const { return (cols + 63) / 64; }  // of a row
-  __device__ void operator()(std::int64_t i) const {
-    const int place = static_cast<int>(i % kParts) * V;
-    const std::int64_t run = i / kParts % ((cols + 63) / 64), row = i / kParts / ((cols + 63) / 64);
-    float factor[V][8];
+  const T *x = nullptr, *y = nullptr, *bias = nullptr;
+  T* out = nullptr;
+};
+
+// 8 lanes for 64 columns of a row, so that a warp's access is one stretch of memory; of so many
+// rows, `apart` from one another.
+constexpr int kDropLanes = 8, kDropColumns = 64, kDropThreads = 256, kDropRows = 2;
+template <class T, int V>
+__global__ void __launch_bounds__(kDropThreads)
+    drop_kernel(DropCall<T> call, std::uint32_t runs, std::uint32_t apart) {
+  constexpr int kPieces = 8 / V;
+  const std::uint32_t number = blockIdx.x * (kDropThreads / kDropLanes) + threadIdx.x / kDropLanes;
+  const std::uint32_t row = number / runs, run = number - row * runs;
+  const std::int64_t first = run * kDropColumns + threadIdx.x % kDropLanes * V;
+  const auto column = [&](int q) { return first + q * kDropLanes * V; };
+  const auto here = [&](int r, int q) {
+    return row < apart && row + r * apart < call.rows && column(q) < call.cols;
+  };
+  const auto place = [&](int r, int q) { return (row + r * apart) * call.cols + column(q); };
+  Raw<T, V> y[kDropRows][kPieces], x[kDropRows][kPieces];
 #pragma unroll
-    for (int k = 0; k < V; ++k) kept(shape, row, run, place + k, 0, factor[k]);
+  for (int r = 0; r < kDropRows; ++r) {
 #pragma unroll
-    for (int h = 0; h < 8; ++h) {
-      const std::int64_t c = 64 * run + 8 * h + place;
-      if (c >= cols) continue;
+    for (int q = 0; q < kPieces; ++q) {
+      if (!here(r, q)) continue;
+      y[r][q] = load_raw<T, V>(call.y + place(r, q));
+      if (call.x != nullptr) x[r][q] = load_raw<T, V>(call.x + place(r, q));
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kDropRows; ++r) {
+    std::uint32_t bits[kPieces];
+    kept_by_lanes<V>(call.shape, row + r * apart, run, bits);
+#pragma unroll
+    for (int q = 0; q < kPieces; ++q) {
+      if (!here(r, q)) continue;
       float sum[V], v[V] = {};
-      load(y + row * cols + c, sum);
-      if (bias != nullptr) load(bias + c, v);
+      widen_all(y[r][q], sum);
+      if (call.bias != nullptr) load(call.bias + column(q), v);
 #pragma unroll
-      for (int k = 0; k < V; ++k) sum[k] = (sum[k] + v[k]) * factor[k][h];
-      if (x != nullptr) {
-        load(x + row * cols + c, v);
+      for (int k = 0; k < V; ++k) {
+        sum[k] = (sum[k] + v[k]) * ((bits[q] >> k & 1) != 0 ? call.shape.scale : 0.0F);
+      }
+      if (call.x != nullptr) {
+        widen_all(x[r][q], v);
 #pragma unroll
         for (int k = 0; k < V; ++k) sum[k] += v[k];
       }
-      store(out + row * cols + c, sum);
+      store(call.out + place(r, q), sum);
     }
   }
-};
+}
 
 int drop(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const DropoutShape& shape,
          const void* x, const void* y, const void* bias, void* out) {
+  const std::int64_t apart = (rows + kDropRows - 1) / kDropRows;
+  const std::int64_t runs = (cols + kDropColumns - 1) / kDropColumns;
+  if (apart * runs > INT32_MAX || rows > INT32_MAX) return kInvalidValue;
   return with_width(type, cols, {x, y, bias, out}, [&](auto zero, auto width) {
     using T = decltype(zero);
-    constexpr int V = decltype(width)::value;
-    const Dropped<T, V> dropped{cols,
-                                shape,
-                                static_cast<const T*>(x),
-                                static_cast<const T*>(y),
-                                static_cast<const T*>(bias),
-                                static_cast<T*>(out)};
-    return for_each<1>(stream, rows * dropped.runs() * dropped.kParts, dropped);
+    return launch(drop_kernel<T, decltype(width)::value>,
+                  dim3(blocks(apart * runs, kDropThreads / kDropLanes)), kDropThreads, 0, stream,
+                  DropCall<T>{.rows = rows,
+                              .cols = cols,
+                              .shape = shape,
+                              .x = static_cast<const T*>(x),
+                              .y = static_cast<const T*>(y),
+                              .bias = static_cast<const T*>(bias),
+                              .out = static_cast<T*>(out)},
+                  static_cast<std::uint32_t>(runs), static_cast<std::uint32_t>(apart));
   });
 }
 
