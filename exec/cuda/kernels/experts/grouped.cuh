@@ -18,13 +18,14 @@ struct Write {
     if (bias != nullptr) value += widen(bias[column]);
     to[row * stride + column] = narrow<T>(value);
   }
-  // Two neighbouring columns. REQUIRES: T is bf16, column and stride are even
-  __device__ __forceinline__ void two(int row, int column, float low, float high) const {
-    if (bias != nullptr) {
-      low += widen(bias[column]);
-      high += widen(bias[column + 1]);
-    }
-    *reinterpret_cast<std::uint32_t*>(to + row * stride + column) = pack(low, high);
+  // Two neighbouring columns: what is added to them, and the sum. REQUIRES: T is bf16, column and
+  // stride are even
+  __device__ __forceinline__ float2 before(int, int column) const {
+    return bias == nullptr ? make_float2(0, 0)
+                           : make_float2(widen(bias[column]), widen(bias[column + 1]));
+  }
+  __device__ __forceinline__ void two(int row, int column, float2 sum) const {
+    *reinterpret_cast<std::uint32_t*>(to + row * stride + column) = pack(sum.x, sum.y);
   }
 };
 // Likewise, added to fp32.
@@ -34,10 +35,11 @@ struct Accumulate {
   __device__ __forceinline__ void one(int row, int column, float value) const {
     to[row * stride + column] += value;
   }
-  __device__ __forceinline__ void two(int row, int column, float low, float high) const {
-    auto* pair = reinterpret_cast<float2*>(to + row * stride + column);
-    const float2 sum = *pair;
-    *pair = make_float2(sum.x + low, sum.y + high);
+  __device__ __forceinline__ float2 before(int row, int column) const {
+    return *reinterpret_cast<const float2*>(to + row * stride + column);
+  }
+  __device__ __forceinline__ void two(int row, int column, float2 sum) const {
+    *reinterpret_cast<float2*>(to + row * stride + column) = sum;
   }
 };
 

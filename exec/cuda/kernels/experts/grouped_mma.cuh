@@ -98,19 +98,33 @@ __global__ void __launch_bounds__(kMmaThreads, 2) grouped_mma_kernel(Product pro
     __syncthreads();
   }
 
+  // Half of the rows at a time: all that is there is read before a sum is written, in one wait.
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+  constexpr int kAtOnce = kM / 2;
 #pragma unroll
-  for (int m = 0; m < kM; ++m) {
+  for (int first = 0; first < kM; first += kAtOnce) {
+    float2 sum[kAtOnce][2][kN / 8];
+    const auto each = [&](auto f) {  // f(m, half, n, row, column) of those that are there
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int r = row + 16 * m + 8 * half + g;
-      if (r >= work.rows) continue;
+      for (int m = 0; m < kAtOnce; ++m) {
 #pragma unroll
-      for (int n = 0; n < kN / 8; ++n) {
-        const int at = column + 8 * n + 2 * t;
-        if (at < work.columns) work.out.two(r, at, c[m][n][2 * half], c[m][n][2 * half + 1]);
+        for (int half = 0; half < 2; ++half) {
+          const int r = row + 16 * (first + m) + 8 * half + g;
+#pragma unroll
+          for (int n = 0; n < kN / 8; ++n) {
+            const int at = column + 8 * n + 2 * t;
+            if (r < work.rows && at < work.columns) f(m, half, n, r, at);
+          }
+        }
       }
-    }
+    };
+    each([&](int m, int half, int n, int r, int at) { sum[m][half][n] = work.out.before(r, at); });
+    each([&](int m, int half, int n, int r, int at) {
+      const float2 before = sum[m][half][n];
+      work.out.two(r, at,
+                   make_float2(before.x + c[first + m][n][2 * half],
+                               before.y + c[first + m][n][2 * half + 1]));
+    });
   }
 }
 
