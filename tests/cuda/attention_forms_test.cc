@@ -57,13 +57,15 @@ class AttentionFormTest : public KernelTest {
     Array &qkv_m = m.values(qkv), &d_o_m = m.values(d_o), &o_m = m.values(o),
           &sinks_m = m.values(sinks), &lse_m = m.floats(lse), &ds_m = m.floats({0.5F, 0.5F});
     Array &out = m.empty(s.tokens * wide), &lse_out = m.empty_floats(rows),
-          &dqkv_m = m.empty(s.tokens * s.columns()), &delta_m = m.empty_floats(rows);
+          &dqkv_m = m.empty(s.tokens * s.columns()), &delta_m = m.empty_floats(rows),
+          &scratch = m.scratch(attention_backward_scratch(type(), s));
     m.run([&] {
       if (with_sinks) s.form.sinks = sinks_m.at();
       int status = attention(nullptr, type(), s, qkv_m.at(), out.at(), lse_out.at<float>(), engine);
       if (status == 0) {
         status = attention_backward(nullptr, type(), s, d_o_m.at(), qkv_m.at(), o_m.at(),
-                                    lse_m.at<float>(), dqkv_m.at(), delta_m.at<float>(), engine);
+                                    lse_m.at<float>(), dqkv_m.at(), delta_m.at<float>(),
+                                    scratch.at(), engine);
       }
       if (status != 0 || !with_sinks) return status;
       return sink_gradient(nullptr, type(), s, lse_m.at<float>(), delta_m.at<float>(),
@@ -115,7 +117,8 @@ class AttentionFormTest : public KernelTest {
     Array &qkv_m = m.values(qkv), &earlier_m = m.values(earlier), &d_o_m = m.values(d_o),
           &o_m = m.values(o), &sinks_m = m.values(sinks), &lse_in = m.floats(lse);
     Array &sum_m = m.empty_floats(s.tokens * wide), &lse_m = m.empty_floats(rows),
-          &dq_m = m.empty_floats(s.tokens * queries), &delta_m = m.empty_floats(rows);
+          &dq_m = m.empty_floats(s.tokens * queries), &delta_m = m.empty_floats(rows),
+          &scratch = m.scratch(attention_part_backward_scratch(type(), own));
     const std::vector<float> none(d_own.size());
     Array &d_own_m = m.floats(none), &d_earlier_m = m.floats(none);
     m.run([&] {
@@ -132,7 +135,7 @@ class AttentionFormTest : public KernelTest {
           status = attention_part_backward(nullptr, type(), part, d_o_m.at(), qkv_m.at(), keys,
                                            o_m.at(), lse_in.at<float>(), dq_m.at<float>(),
                                            (is_own ? d_own_m : d_earlier_m).at<float>(),
-                                           delta_m.at<float>(), engine);
+                                           delta_m.at<float>(), scratch.at(), engine);
         }
       }
       return status;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in parts on the GPU (or in the emulation) against the CPU.
+#include <algorithm>
+
 #include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
@@ -84,16 +86,21 @@ class AttentionPartTest : public KernelTest {
     for (std::size_t b = 0; b < num_blocks; ++b) {
       dkv_g.push_back(&g.floats(std::vector<float>(dkv[b].size(), 0.25F)));  // is added to
     }
+    std::int64_t most = 0;
+    for (const Block& b : blocks) {
+      most = std::max(most, attention_part_backward_scratch(type(), b.part));
+    }
+    Array& scratch = g.scratch(most);
     g.run([&] {
       int status = 0;
       bool begins = true;
       for (Block b : blocks) {
         b.part.first = std::exchange(begins, false);
         if (status == 0) {
-          status = attention_part_backward(nullptr, type(), b.part, d_o_g.at(), qkv_g.at(),
-                                           device_keys(qkv_g, others_g, b.keys), o_g.at(),
-                                           lse_g.at<float>(), dq_g.at<float>(),
-                                           dkv_g[b.keys]->at<float>(), delta_g.at<float>(), engine);
+          status = attention_part_backward(
+              nullptr, type(), b.part, d_o_g.at(), qkv_g.at(), device_keys(qkv_g, others_g, b.keys),
+              o_g.at(), lse_g.at<float>(), dq_g.at<float>(), dkv_g[b.keys]->at<float>(),
+              delta_g.at<float>(), scratch.at(), engine);
         }
       }
       return status;

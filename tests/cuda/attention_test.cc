@@ -53,10 +53,12 @@ class AttentionTest : public KernelTest {
     Memory b(type());
     Array &qkv_b = b.values(r.qkv, shift), &o_b = b.values(r.o), &d_o = b.values(r.d_o);
     Array &lse_b = b.floats(r.lse), &dqkv = b.empty(s.tokens * s.columns());
-    Array& delta = b.empty_floats(s.heads * s.tokens);
+    Array &delta = b.empty_floats(s.heads * s.tokens),
+          &scratch = b.scratch(attention_backward_scratch(type(), s));
     b.run([&] {
       return attention_backward(nullptr, type(), s, d_o.at(), qkv_b.at(), o_b.at(),
-                                lse_b.at<float>(), dqkv.at(), delta.at<float>(), engine);
+                                lse_b.at<float>(), dqkv.at(), delta.at<float>(), scratch.at(),
+                                engine);
     });
     expect_close(dqkv.values(), r.dqkv, tolerance, "dqkv");
   }

@@ -88,9 +88,10 @@ TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
       const emulation::Launch forward = last();
       EXPECT_GE(forward.grid.x * 128, 131072U);  // at most 128 queries each
       EXPECT_LE(forward.shared, limit);
-      ASSERT_EQ(attention_backward(nullptr, type, shape, kAligned, kAligned, kAligned,
-                                   at<float>(kAligned), kAligned, at<float>(kAligned), engine),
-                0);
+      ASSERT_EQ(
+          attention_backward(nullptr, type, shape, kAligned, kAligned, kAligned,
+                             at<float>(kAligned), kAligned, at<float>(kAligned), kAligned, engine),
+          0);
       const auto launches = emulation::take_launches();
       ASSERT_EQ(launches.size(), 3U);  // delta; dK and dV; dQ
       for (const emulation::Launch& launch : launches) EXPECT_LE(launch.shared, limit);
@@ -99,6 +100,26 @@ TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
       EXPECT_EQ(launches[2].grid.z, 2U);
     }
   }
+}
+
+// Llama-3 70B over eight ranks: one head of keys, 128 tiles of them.
+TEST_F(LaunchTest, TilesOfKeysAreSplitWhereTheyAreFew) {
+  emulation::set_processors(132);
+  AttentionShape s{.tokens = 8192, .sequence = 8192, .heads = 8, .kv_heads = 1, .head_dim = 128};
+  const auto backward = [&] {
+    EXPECT_EQ(attention_backward(nullptr, Type::BFloat16, s, kAligned, kAligned, kAligned,
+                                 at<float>(kAligned), kAligned, at<float>(kAligned), kAligned),
+              0);
+    return emulation::take_launches();
+  };
+  const auto split = backward();
+  ASSERT_EQ(split.size(), 4U);  // delta; shares of dK and dV; their sum; dQ
+  EXPECT_EQ(split[1].grid.x * split[1].grid.y, 128U * 4);
+  EXPECT_EQ(attention_backward_scratch(Type::BFloat16, s), 4 * 8192 * 256 * 4);
+  s.heads = s.kv_heads = 64;
+  EXPECT_EQ(attention_backward_scratch(Type::BFloat16, s), 0);
+  EXPECT_EQ(backward().size(), 3U);
+  emulation::set_processors(2);
 }
 
 TEST_F(LaunchTest, TensorCoresTakeKeysUpTo192AndValuesUpTo128ThatDivideBy8) {

@@ -57,8 +57,12 @@ int attention(Stream stream, Type, const AttentionShape& s, const void*, void* o
     std::fill_n(lse, s.tokens * s.heads, e.lse);
   });
 }
+std::int64_t attention_backward_scratch(Type, const AttentionShape&) {
+  return 0;
+}
 int attention_backward(Stream stream, Type, const AttentionShape& s, const void*, const void*,
-                       const void*, const float*, void* dqkv, float*, AttentionEngine engine) {
+                       const void*, const float*, void* dqkv, float*, void*,
+                       AttentionEngine engine) {
   Engine& e = of(engine);
   ++e.calls;
   return cuda_double::enqueue(stream, [=, &e] {

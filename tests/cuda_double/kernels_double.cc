@@ -119,17 +119,24 @@ int attention_part(Stream s, Type t, const AttentionPart& part, const void* qkv,
   return run(s, t, touched("attention part", qkv, kv, sum, lse),
              [=] { kernels().attention_part(part, f(qkv), f(kv), sum, lse); });
 }
+std::int64_t attention_backward_scratch(Type, const AttentionShape&) {
+  return 4;
+}
+std::int64_t attention_part_backward_scratch(Type, const AttentionPart&) {
+  return 4;
+}
 int attention_part_backward(Stream s, Type t, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta, AttentionEngine) {
-  return run(s, t, touched("attention part backward", d_o, qkv, kv, o, lse, dq, dkv, delta), [=] {
-    kernels().attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
-  });
+                            float* dq, float* dkv, float* delta, void* scratch, AttentionEngine) {
+  return run(
+      s, t, touched("attention part backward", d_o, qkv, kv, o, lse, dq, dkv, delta, scratch), [=] {
+        kernels().attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
+      });
 }
 int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
-                       AttentionEngine) {
-  return run(s, t, touched("attention backward", d_o, qkv, o, lse, dqkv, delta), [=] {
+                       void* scratch, AttentionEngine) {
+  return run(s, t, touched("attention backward", d_o, qkv, o, lse, dqkv, delta, scratch), [=] {
     kernels().attention_backward(shape, f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
   });
 }

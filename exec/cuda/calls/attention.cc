@@ -13,7 +13,8 @@ void CudaKernels::attention_backward(Lane l, const AttentionShape& s, const void
                                      const void* qkv, const void* o, const float* lse, void* dqkv,
                                      float* delta) {
   const AttentionEngine engine = choice_.backward(on(l), type_, s, d_o, qkv, o, lse);
-  device_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta, engine),
+  device_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta,
+                                         scratch(l, attention_backward_scratch(type_, s)), engine),
                 "attention backward");
 }
 
@@ -28,8 +29,9 @@ void CudaKernels::attention_part_backward(Lane l, const AttentionPart& part, con
                                           const void* qkv, const void* kv, const void* o,
                                           const float* lse, float* dq, float* dkv, float* delta) {
   const AttentionEngine engine = choice_.backward(on(l), type_, part.shape, d_o, qkv, o, lse);
-  device_.check(cuda::attention_part_backward(on(l), type_, part, d_o, qkv, kv, o, lse, dq, dkv,
-                                              delta, engine),
+  device_.check(cuda::attention_part_backward(
+                    on(l), type_, part, d_o, qkv, kv, o, lse, dq, dkv, delta,
+                    scratch(l, attention_part_backward_scratch(type_, part)), engine),
                 "attention part backward");
 }
 

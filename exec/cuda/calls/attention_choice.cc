@@ -69,8 +69,9 @@ AttentionEngine AttentionChoice::backward(Stream stream, Type type, const Attent
   if (!open(stream, type, s)) return only_.value_or(MmaSync);
   const std::int64_t queries = s.heads * s.head_dim, keys = s.kv_heads * s.head_dim;
   const std::int64_t columns = s.columns(), delta_at = aligned(2 * s.tokens * columns);
+  const std::int64_t scratch_at = aligned(delta_at + 4 * s.heads * s.tokens);
   return choose(stream, {.key = key,
-                         .bytes = aligned(delta_at + 4 * s.heads * s.tokens),
+                         .bytes = aligned(scratch_at + attention_backward_scratch(type, s)),
                          .areas = {{Type::BFloat16, 0, s.tokens, queries, columns},  // dQ, dK, dV
                                    {Type::BFloat16, 2 * queries, s.tokens, keys, columns},
                                    {Type::BFloat16, 2 * (queries + keys), s.tokens,
@@ -78,7 +79,7 @@ AttentionEngine AttentionChoice::backward(Stream stream, Type type, const Attent
                          .run = [=](AttentionEngine engine, std::byte* results) {
                            auto* delta = reinterpret_cast<float*>(results + delta_at);
                            return attention_backward(stream, type, s, d_o, qkv, o, lse, results,
-                                                     delta, engine);
+                                                     delta, results + scratch_at, engine);
                          }});
 }
 

@@ -134,11 +134,14 @@ constexpr bool on_tensor_cores(Type type, const AttentionShape& s) {
 enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma };
 int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,
               float* lse, AttentionEngine engine = AttentionEngine::MmaSync);
+// Bytes of `scratch` below: more than 0 where tiles of keys are too few to fill the device.
+std::int64_t attention_backward_scratch(Type type, const AttentionShape& shape);
+std::int64_t attention_part_backward_scratch(Type type, const AttentionPart& part);
 // dK and dV, then dQ, in one pass each: 7 products instead of 5, in exchange for a fixed order of
 // summation.
 int attention_backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
-                       AttentionEngine engine = AttentionEngine::MmaSync);
+                       void* scratch, AttentionEngine engine = AttentionEngine::MmaSync);
 
 // REQUIRES: a causal part begins at row 0 on both sides and has no more queries than keys.
 int attention_part(Stream stream, Type type, const AttentionPart& part, const void* qkv,
@@ -146,7 +149,7 @@ int attention_part(Stream stream, Type type, const AttentionPart& part, const vo
                    AttentionEngine engine = AttentionEngine::MmaSync);
 int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta,
+                            float* dq, float* dkv, float* delta, void* scratch,
                             AttentionEngine engine = AttentionEngine::MmaSync);
 
 // --- the end of a step -------------------------------------------------------

@@ -2,6 +2,7 @@
 // Chooses the attention kernels; computes delta = rowsum(dO * O), which both backwards read, and
 // the gradients of sinks, which follow from it.
 #include "exec/cuda/kernels/attention/attention.cuh"
+#include "exec/cuda/kernels/pointwise.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {
@@ -47,6 +48,46 @@ __global__ void __launch_bounds__(kSinkThreads)
     sum += static_cast<double>(expf(sink - lse[first + t]) * delta[first + t]);
   sum = over_block<Add>(sum, room);
   if (threadIdx.x == 0) d_sinks[blockIdx.x] -= static_cast<float>(sum);
+}
+
+// A thread for 8 columns of a key.
+struct AddShares {
+  BackwardCall<Bf16> call;
+  __device__ void operator()(std::int64_t i) const {
+    const AttentionPart& p = call.part;
+    const AttentionShape& s = p.shape;
+    const std::int64_t columns = s.kv_columns(), keys = p.key_end - p.key_begin;
+    const std::int64_t row = i / columns, column = i % columns;
+    const std::int64_t token = row / keys * s.sequence + p.key_begin + row % keys;
+    const std::int64_t at = token * columns + column;
+    float sum[8] = {}, v[8];
+    for (int split = 0; split < call.splits; ++split) {
+      load(call.shares + split * s.tokens * columns + at, v);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) sum[k] += v[k];
+    }
+    if (call.dqkv != nullptr) {
+      store(call.dqkv + token * s.columns() + s.heads * s.head_dim + column, sum);
+      return;
+    }
+    load(call.dkv + at, v);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum[k] += v[k];
+    store(call.dkv + at, sum);
+  }
+};
+
+// Few tiles of keys are split, so that there are about four blocks for each processor: two that it
+// holds, twice, for the first tiles meet the most queries.
+int splits_of(const AttentionPart& p) {
+  const AttentionShape& s = p.shape;
+  const std::int64_t tiles = (p.key_end - p.key_begin + kKeyRows - 1) / kKeyRows;
+  const std::int64_t blocks = tiles * s.kv_heads * (s.tokens / s.sequence);
+  const std::int64_t wanted = std::int64_t{4} * processors() / blocks;
+  const std::int64_t steps = (p.query_end - p.query_begin + kKeyRows - 1) / kKeyRows *
+                             (s.heads / s.kv_heads);  // of a block, at most
+  const std::int64_t splits = wanted < steps ? wanted : steps;
+  return splits < 1 ? 1 : static_cast<int>(splits);
 }
 
 bool possible(const AttentionPart& p) {
@@ -121,6 +162,23 @@ int backward(Stream stream, const BackwardCall<T>& call, Fast) {
 
 }  // namespace
 
+std::int64_t attention_backward_scratch(Type type, const AttentionShape& s) {
+  return attention_part_backward_scratch(type, whole(s));
+}
+std::int64_t attention_part_backward_scratch(Type type, const AttentionPart& part) {
+  const AttentionShape& s = part.shape;
+  if (!possible(part) || !on_tensor_cores(type, s)) return 0;
+  const int splits = splits_of(part);
+  return splits == 1 ? 0 : 4 * splits * s.tokens * s.kv_columns();
+}
+
+int add_shares(Stream stream, const BackwardCall<Bf16>& call) {
+  const AttentionPart& p = call.part;
+  const AttentionShape& s = p.shape;
+  const std::int64_t keys = s.tokens / s.sequence * (p.key_end - p.key_begin);
+  return for_each<8>(stream, keys * s.kv_columns(), AddShares{call});
+}
+
 int attention(Stream stream, Type type, const AttentionShape& s, const void* qkv, void* o,
               float* lse, AttentionEngine engine) {
   const AttentionPart part = whole(s);
@@ -140,7 +198,7 @@ int attention(Stream stream, Type type, const AttentionShape& s, const void* qkv
 
 int attention_backward(Stream stream, Type type, const AttentionShape& s, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
-                       AttentionEngine engine) {
+                       void* scratch, AttentionEngine engine) {
   const AttentionPart part = whole(s);
   if (!possible(part)) return kInvalidValue;
   if (const int status = deltas(stream, type, s, d_o, o, delta); status != 0) return status;
@@ -155,6 +213,8 @@ int attention_backward(Stream stream, Type type, const AttentionShape& s, const 
                                         .lse = lse,
                                         .delta = delta,
                                         .dqkv = static_cast<T*>(dqkv),
+                                        .splits = on_tensor_cores ? splits_of(part) : 1,
+                                        .shares = static_cast<float*>(scratch),
                                         .engine = engine},
                         on_tensor_cores);
       });
@@ -178,7 +238,8 @@ int attention_part(Stream stream, Type type, const AttentionPart& part, const vo
 
 int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta, AttentionEngine engine) {
+                            float* dq, float* dkv, float* delta, void* scratch,
+                            AttentionEngine engine) {
   if (!possible(part)) return kInvalidValue;
   const AttentionShape& s = part.shape;
   if (part.first) {
@@ -198,6 +259,8 @@ int attention_part_backward(Stream stream, Type type, const AttentionPart& part,
                                     .delta = delta,
                                     .dq = dq,
                                     .dkv = dkv,
+                                    .splits = on_tensor_cores ? splits_of(part) : 1,
+                                    .shares = static_cast<float*>(scratch),
                                     .engine = engine},
                     on_tensor_cores);
   });

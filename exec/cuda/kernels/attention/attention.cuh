@@ -26,8 +26,14 @@ struct BackwardCall {
   const float *lse = nullptr, *delta = nullptr;
   T* dqkv = nullptr;  // of the whole
   float *dq = nullptr, *dkv = nullptr;
+  // dK and dV of a tile of keys by so many blocks on tensor cores, each with a share of the
+  // queries; above 1: shares(splits, tokens, kv_columns) has their sums.
+  int splits = 1;
+  float* shares = nullptr;
   AttentionEngine engine{};
 };
+// Keys of a block that computes dK and dV on tensor cores.
+constexpr int kKeyRows = 64;
 
 // Which rows of a sample meet. Of the whole it is known when compiling, but for the sequence.
 // kWindows: there may be a window.
@@ -130,7 +136,8 @@ dim3 query_grid(const T& call, std::int64_t rows_per_block) {
 template <class T>
 dim3 key_grid(const T& call, std::int64_t rows_per_block) {
   const AttentionPart& p = call.part;
-  return attention_grid(p.shape, p.shape.kv_heads, p.key_end - p.key_begin, rows_per_block);
+  return attention_grid(p.shape, p.shape.kv_heads * call.splits, p.key_end - p.key_begin,
+                        rows_per_block);
 }
 
 // fp32 throughout, head_dim and values() <= 256.
@@ -138,6 +145,9 @@ template <class T>
 int exact_attention(Stream stream, const ForwardCall<T>& call);
 template <class T>
 int exact_attention_backward(Stream stream, const BackwardCall<T>& call);
+
+// The shares of dK and dV, added up in their order: written to dqkv, or added to dkv.
+int add_shares(Stream stream, const BackwardCall<Bf16>& call);
 
 // bf16 on tensor cores: heads of which on_tensor_cores() is true, all arrays aligned to 16 bytes.
 int fast_attention(Stream stream, const ForwardCall<Bf16>& call);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flash attention, backward, bf16 on tensor cores. Two passes, so that every sum has a fixed order:
-// a block per tile of keys walks the queries for dK and dV (of all heads that share the keys), then
-// a block per tile of queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
+// a block per tile of keys walks the queries for dK and dV (of all heads that share the keys; where
+// tiles are few, several blocks have a share of these each), then a block per tile of queries walks
+// the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
 #pragma once
 
 #include "exec/cuda/kernels/attention/attention_tiles.cuh"
@@ -20,6 +21,12 @@ struct KeysTiles {
   static constexpr std::size_t kShared = kTiles + sizeof(float) * 4 * kQueries;  // lse, delta
 };
 
+// The first of `steps` of share `split` of `splits`.
+__device__ __forceinline__ int step_of(int steps, int split, int splits) {
+  const int longer = steps % splits;  // shares, each by one step
+  return steps / splits * split + (split < longer ? split : longer);
+}
+
 template <class Engine, bool kWhole, int kDim, int kValues, int kQueries, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     keys_kernel(BackwardCall<Bf16> call, float scale) {
@@ -27,7 +34,9 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const Extent<kWhole> rows(call.part);
   using Tiles = KeysTiles<Engine, kDim, kValues, kQueries>;
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
-  static_assert(2 * kQueries <= Engine::kThreads);
+  static_assert(2 * kQueries <= Engine::kThreads && kRows == kKeyRows);
+  // Are copies started while products run? Parts of wide heads lack the registers.
+  constexpr bool kBeside = Engine::kAhead && (kWhole || kDim <= 64);
   const Shared shared = shared_address(dynamic_shared());
   const auto* numbers = reinterpret_cast<const float2*>(dynamic_shared() + Tiles::kTiles);
   const typename Tiles::Keys k{shared};
@@ -43,17 +52,22 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const int head_dim = static_cast<int>(s.head_dim), values = static_cast<int>(s.values());
   // The first meet the most queries.
   const int k0 = rows.key_begin + static_cast<int>(blockIdx.x) * kRows;
-  const int group = static_cast<int>(s.heads / s.kv_heads);
+  const int group = static_cast<int>(s.heads) / static_cast<int>(s.kv_heads);
   const int first = rows.causal ? k0 / kQueries * kQueries : rows.query_begin;
-  const int tiles = (rows.query_end - first + kQueries - 1) / kQueries;
+  // None where all queries lie before these keys.
+  const int tiles = first < rows.query_end ? (rows.query_end - first + kQueries - 1) / kQueries : 0;
   const std::int64_t token = blockIdx.z * s.sequence;
+  // This block's steps of the group * tiles.
+  const int kv_head = static_cast<int>(blockIdx.y) / call.splits;
+  const int split = static_cast<int>(blockIdx.y) - kv_head * call.splits;
+  const int begin = step_of(group * tiles, split, call.splits);
+  int steps = step_of(group * tiles, split + 1, call.splits) - begin;
   // A step is a head of the group and a tile of its queries.
-  const auto start_queries = [&](int member, int tile, int stage) {
-    const std::int64_t number = blockIdx.y * group + member;
-    const int q0 = first + tile * kQueries, valid = rows.query_end - q0;
-    const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number,
-                                            static_cast<int>(blockIdx.y));
-    start_tile<Engine::kThreads>(q_tile(stage), head.q + q0 * head.q_stride, head.q_stride, valid,
+  const auto start_queries = [&](std::int64_t number, int q0, int stage) {
+    const int valid = rows.query_end - q0;
+    const Head<Bf16> of =
+        head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number, kv_head);
+    start_tile<Engine::kThreads>(q_tile(stage), of.q + q0 * of.q_stride, of.q_stride, valid,
                                  head_dim);
     start_tile<Engine::kThreads>(g_tile(stage),
                                  call.d_o + ((token + q0) * s.heads + number) * s.values(),
@@ -77,37 +91,43 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   clear<kM, kValues>(dv);
 
   const Head<Bf16> own =
-      head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z,
-                      static_cast<std::int64_t>(blockIdx.y) * group, static_cast<int>(blockIdx.y));
+      head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, kv_head * group, kv_head);
   start_tile<Engine::kThreads>(k, own.k + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
                                head_dim);
   start_tile<Engine::kThreads>(v, own.k + k0 * own.k_stride + own.to_value, own.k_stride,
                                rows.key_end - k0, values);
-  start_queries(0, 0, 0);
+  int head = kv_head * group, next = first;
+  if (steps > 0) {
+    head += begin / tiles;
+    next += begin % tiles * kQueries;
+    start_queries(head, next, 0);
+  }
   end_group();
-  for (int member = 0, tile = 0, stage = 0; member < group; stage ^= 1) {
-    const int q0 = first + tile * kQueries;
-    if (++tile == tiles) {
-      tile = 0;
-      ++member;
+  for (int stage = 0; steps > 0; stage ^= 1) {
+    const int q0 = next;
+    next += kQueries;
+    if (next >= rows.query_end) {
+      next = first;
+      ++head;
     }
+    --steps;
     wait_groups<0>();
     Engine::publish();
     __syncthreads();  // this step's tiles are there, and those of the one before no longer used
     const auto start_next = [&] {
-      if (member < group) start_queries(member, tile, stage ^ 1);
+      if (steps > 0) start_queries(head, next, stage ^ 1);
       end_group();
     };
     // Else no query of the tile sees a key of the group.
     const bool reached = rows.reach(q0 + kQueries, k0 + Engine::group_row());
-    if (!Engine::kAhead || !reached) start_next();
+    if (!kBeside || !reached) start_next();
     if (reached) {
       // lse of this thread's queries 8 n + 2 t and the next at [4 n], delta kQueries / 2 behind.
       const float2* of_queries = numbers + stage * kQueries + t;
       Fragments<kM, kQueries> p, ds;
       Engine::template start_scores<kQueries>(k, q_tile(stage), p);
       Engine::template start_scores<kQueries>(v, g_tile(stage), ds);
-      if constexpr (Engine::kAhead) start_next();  // while they run
+      if constexpr (kBeside) start_next();  // while they run
       Engine::template wait<1>(p);
       if (!rows.all_see(q0, k0 + Engine::group_row() + Engine::kGroupRows)) {
         each_of<kM, kQueries>([&](int m, int n, int i) {
@@ -138,16 +158,18 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     ones[m][0] = ones[m][1] = 1;
   }
   const int valid = rows.key_end - k0 - row;
-  const std::int64_t at = token + k0 + row, to_k = blockIdx.y * s.head_dim;
-  const std::int64_t to_v = s.kv_heads * s.head_dim + blockIdx.y * s.values();
-  if constexpr (kWhole) {
+  const std::int64_t at = token + k0 + row, to_k = kv_head * s.head_dim;
+  const std::int64_t to_v = s.kv_heads * s.head_dim + kv_head * s.values();
+  if (kWhole && call.splits == 1) {
     Bf16* to = call.dqkv + at * s.columns() + s.heads * s.head_dim;
     write_fragments<kM, kDim>(dk, scales, k, row, to + to_k, s.columns(), valid, head_dim);
     write_fragments<kM, kValues>(dv, ones, v, row, to + to_v, s.columns(), valid, values);
   } else {
-    float* to = call.dkv + at * s.kv_columns();
-    merge_fragments<kM, kDim>(dk, false, ones, scales, to + to_k, s.kv_columns(), valid, head_dim);
-    merge_fragments<kM, kValues>(dv, false, ones, ones, to + to_v, s.kv_columns(), valid, values);
+    const bool alone = call.splits == 1;
+    float* to =
+        (alone ? call.dkv : call.shares + split * s.tokens * s.kv_columns()) + at * s.kv_columns();
+    merge_fragments<kM, kDim>(dk, !alone, ones, scales, to + to_k, s.kv_columns(), valid, head_dim);
+    merge_fragments<kM, kValues>(dv, !alone, ones, ones, to + to_v, s.kv_columns(), valid, values);
   }
 }
 
@@ -284,10 +306,10 @@ template <int kDim, int kValues, class KeysEngine, int kQueries, int kKeysBlocks
           class QueriesEngine, int kKeys, int kQueriesBlocks, bool kWhole>
 int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
   const float scale = scale_of(call.part.shape);
-  const int status =
-      launch(keys_kernel<KeysEngine, kWhole, kDim, kValues, kQueries, kKeysBlocks>,
-             key_grid(call, KeysEngine::kRows), KeysEngine::kThreads,
-             KeysTiles<KeysEngine, kDim, kValues, kQueries>::kShared, stream, call, scale);
+  int status = launch(keys_kernel<KeysEngine, kWhole, kDim, kValues, kQueries, kKeysBlocks>,
+                      key_grid(call, KeysEngine::kRows), KeysEngine::kThreads,
+                      KeysTiles<KeysEngine, kDim, kValues, kQueries>::kShared, stream, call, scale);
+  if (status == 0 && call.splits > 1) status = add_shares(stream, call);
   if (status != 0) return status;
   return launch(queries_kernel<QueriesEngine, kWhole, kDim, kValues, kKeys, kQueriesBlocks>,
                 query_grid(call, QueriesEngine::kRows), QueriesEngine::kThreads,
