@@ -40,3 +40,18 @@ run_prediction() {
   note ""
   for run in "${runs[@]}"; do say "- memory of ${run#*_} by cudaMemGetInfo:" memory "$out/$run.out" "$out/machine.json"; done
 }
+
+# Eight heads of queries share one of keys, as on a rank of eight of Llama-3 70B: tiles of keys are few.
+cat >"$out/keys.json" <<JSON
+{"name": "keys", "cluster": "clusters/dgx-h200.json", "gpus": 1,
+ "model": {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 1, "vocab_size": 1024, "num_attention_heads": 8,
+           "num_key_value_heads": 1, "intermediate_size": 1024, "max_position_embeddings": 8192},
+ "plan": {"micro_batch": 1, "global_batch": 1, "sequence_length": $([ -n "$small" ] && echo 64 || echo 8192), "precision": "$half", "dropout": 0},
+ "train": {"steps": 2}}
+JSON
+run_few_keys() {
+  local chosen
+  REHEARSE_CUDA_ATTENTION=${REHEARSE_CUDA_ATTENTION:-say} attempt keys "${rehearse[@]}" run "$out/keys.json" --device "$asked" || return
+  chosen=$(grep -h '^rehearse: attention backward' "$out/keys.err" | sed 's/^rehearse: /- one head of keys: /')
+  [ -z "$chosen" ] || note "$chosen"
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/compute/fused_nodes.h"
 
-#include "schedules/body/kept_row.h"
+#include "schedules/base/kept_row.h"
 
 namespace rehearse::sim {
 namespace {

@@ -3,7 +3,7 @@
 // fits is kept in shared memory and read once (two blocks of an H100 processor, each with a row of
 // GPT-2's); a longer one is read twice.
 #include "exec/cuda/kernels/ptx.cuh"
-#include "schedules/body/kept_row.h"
+#include "schedules/base/kept_row.h"
 
 namespace rehearse::exec::cuda {
 namespace {
