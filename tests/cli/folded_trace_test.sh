@@ -31,7 +31,12 @@ for trace in "$old" "$new"; do
   "$rehearse" compare "$trace" "$work/again.json" | grep -q "^no op differs" || fail "$trace through Chrome's JSON"
   "$rehearse" view "$trace" --svg "$work/v.svg" || fail "view $trace"
   for other in "$predicted" "$old" "$new"; do
-    "$rehearse" compare "$other" "$trace" --json >"$work/c.json" || fail "compare $other $trace"
+    # The executor's program is another than that of 0.1: its head has other values.
+    if [ "$other" = "$trace" ] || [ "$trace$other" = "$new$predicted" ]; then
+      "$rehearse" compare "$other" "$trace" --json >"$work/c.json" || fail "compare $other $trace"
+    else
+      refused 2 'the two traces are of different schedules' compare "$other" "$trace"
+    fi
     "$rehearse" view "$other" "$trace" --svg "$work/v.svg" || fail "view $other $trace"
   done
 done
@@ -47,7 +52,7 @@ grep -q '"row": "rank 0 (x4)"' "$work/c.json" || fail "compare: ranks of equal m
 # The slowest rank is said of what has ranks to tell apart, and of nothing else.
 [ "$("$rehearse" compare "$predicted" "$new" | grep -c "^measured: slowest of equal ranks: rank [0-3] computes")" -eq 1 ] ||
   fail "compare: no slowest rank"
-"$rehearse" compare "$predicted" "$old" | grep -q "slowest" && fail "compare: a slowest rank of one"
+"$rehearse" compare "$old" "$old" | grep -q "slowest" && fail "compare: a slowest rank of one"
 grep -A7 '"stragglers"' "$work/new.json" | grep -q '"ranks": 4' || fail "run --json: no stragglers"
 
 # Over several processes, each of which has a part of the ranks.

@@ -89,7 +89,12 @@ TEST(Offload, MovesWhatAPartKeepsWhereItsBackwardIsFarEnough) {
       if (2 * n - 1 - j - j >= prefetch + 2) expected.push_back(j);
     }
     const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
-    const std::vector<Copy> back = copies(p.schedule, OpKind::Fetch);
+    std::vector<Copy> back = copies(p.schedule, OpKind::Fetch);
+    // Which of two comes back first is a matter of times: the last to leave is wanted first, and is
+    // there last.
+    std::stable_sort(back.begin(), back.end(), [](const Copy& a, const Copy& b) {
+      return a.op.segment_begin > b.op.segment_begin;
+    });
     ASSERT_EQ(out.size(), expected.size()) << prefetch;
     ASSERT_EQ(back.size(), expected.size()) << prefetch;
     for (std::size_t k = 0; k < expected.size(); ++k) {
