@@ -26,6 +26,7 @@ constexpr std::array kTable{
     ScheduleInfo{.name = "gpipe",
                  .aliases = {"afab", "all_forward_all_backward"},
                  .dominated = true,
+                 .growth = Growth::Otherwise,
                  .generate = order::gpipe},
     ScheduleInfo{.name = "1f1b",
                  .aliases = {"pipedream_flush", "dapple", "one_f_one_b"},
@@ -39,10 +40,12 @@ constexpr std::array kTable{
                  .grouped = true,
                  .extra_warmup = true,
                  .pairing = Pairing::Asked,
+                 .growth = Growth::ByGroup,
                  .generate = order::interleaved_one_f_one_b},
     ScheduleInfo{.name = "looped_bfs",
                  .aliases = {"loopedbfs", "breadth_first", "bfs"},
                  .chunks = Many,
+                 .growth = Growth::Otherwise,
                  .generate = order::looped_breadth_first},
     ScheduleInfo{.name = "zb_h1",
                  .aliases = {"zbh1", "zero_bubble_h1"},
@@ -57,12 +60,14 @@ constexpr std::array kTable{
                  .splits_backward = true,
                  .planned = true,
                  .default_memory = 1,
+                 .growth = Growth::Otherwise,
                  .generate = order::zero_bubble_1p},
     ScheduleInfo{.name = "zb_2p",
                  .aliases = {"zb2p", "zb2", "zero_bubble_2p"},
                  .splits_backward = true,
                  .planned = true,
                  .default_memory = 2,
+                 .growth = Growth::Otherwise,
                  .generate = order::zero_bubble_2p},
     ScheduleInfo{.name = "zb_v",
                  .aliases = {"zbv", "zero_bubble_v", "zbvzerobubble"},
@@ -73,15 +78,18 @@ constexpr std::array kTable{
                  .aliases = {"vhalf"},
                  .chunks = V,
                  .splits_backward = true,
+                 .growth = Growth::Otherwise,
                  .generate = order::v_half},
     ScheduleInfo{.name = "v_min",
                  .aliases = {"vmin"},
                  .chunks = V,
                  .splits_backward = true,
+                 .growth = Growth::Otherwise,
                  .generate = order::v_min},
     ScheduleInfo{.name = "1f1b_v",
                  .aliases = {"1f1bv", "v_1f1b"},
                  .chunks = V,
+                 .growth = Growth::Otherwise,
                  .generate = order::one_f_one_b_v},
     ScheduleInfo{.name = "dualpipe",
                  .aliases = {"dual_pipe"},
@@ -91,6 +99,7 @@ constexpr std::array kTable{
                  .even_positions = true,
                  .even_microbatches = true,
                  .least_rounds = 2,
+                 .growth = Growth::ByTwo,
                  .generate = order::dual_pipe},
     ScheduleInfo{.name = "dualpipev",
                  .aliases = {"dualpipe_v", "dual_pipe_v"},
@@ -103,12 +112,14 @@ constexpr std::array kTable{
                  .chunks = Bidirectional,
                  .even_positions = true,
                  .rounds = true,
+                 .growth = Growth::ByRound,
                  .generate = order::chimera},
     ScheduleInfo{.name = "interleaved_zb1p",
                  .aliases = {"zb1p", "interleaved_zero_bubble", "interleavedzerobubble"},
                  .chunks = Many,
                  .splits_backward = true,
                  .grouped = true,
+                 .growth = Growth::ByGroup,
                  .generate = order::interleaved_zero_bubble},
     ScheduleInfo{.name = "auto",
                  .aliases = {"automatic", "best"},
@@ -116,6 +127,7 @@ constexpr std::array kTable{
                  .splits_backward = true,
                  .planned = true,
                  .default_memory = 1,
+                 .growth = Growth::Otherwise,
                  .generate = order::automatic},
     ScheduleInfo{.name = "seq_1f1b",
                  .aliases = {"seq1f1b", "sequence_1f1b"},
@@ -366,6 +378,23 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
     full.slices = 1;
   }
   return full;
+}
+
+std::int32_t repeated_microbatches(const ScheduleInfo& info, const ScheduleShape& shape) {
+  if (shape.positions == 1 && shape.chunks <= 1) return 1;
+  switch (info.growth) {
+    case Growth::Otherwise:
+      return 0;
+    case Growth::ByOne:
+      return 1;
+    case Growth::ByTwo:
+      return 2;
+    case Growth::ByRound:
+      return shape.positions;
+    case Growth::ByGroup:
+      return shape.group_size;
+  }
+  return 0;
 }
 
 Placement placement_of(const ScheduleInfo& info, const ScheduleShape& shape) {

@@ -42,6 +42,17 @@ enum class ChunkRule : std::uint8_t {
 // Whether a forward of one micro-batch runs beside the backward of another, as one op.
 enum class Pairing : std::uint8_t { Never, Asked, Always };
 
+// How orders grow with their micro-batches: by how many of them the middle of every row repeats
+// itself. The order of so many more is the same with one repetition more, once there are twice as
+// many as positions and of a group.
+enum class Growth : std::uint8_t {
+  Otherwise,  // several parts grow (all forwards, then all backwards), or it is searched for
+  ByOne,
+  ByTwo,    // one of each direction
+  ByRound,  // p
+  ByGroup,  // N
+};
+
 struct ScheduleInfo {
   std::string_view name;                      // canonical, as in a scenario's plan.schedule
   std::array<std::string_view, 5> aliases{};  // further spellings, lower case with `_`
@@ -61,6 +72,7 @@ struct ScheduleInfo {
   bool even_microbatches = false;  // m even
   std::int32_t least_rounds = 0;   // m >= least_rounds * p
   bool rounds = false;             // p divides m
+  Growth growth = Growth::ByOne;
   // REQUIRES: a shape that resolve_shape returned, positions >= 2 or more than one chunk.
   Result<Schedule> (*generate)(const ScheduleShape& shape) = nullptr;
 };
@@ -82,6 +94,10 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 // The N of interleaved orders where it is left out: the smallest N >= p for which the last group of
 // micro-batches is whole or holds at least p of them; m where m < p.
 std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatches);
+
+// Micro-batches of one repetition; 0: Growth::Otherwise. REQUIRES: a shape that resolve_shape
+// returned.
+std::int32_t repeated_microbatches(const ScheduleInfo& info, const ScheduleShape& shape);
 
 // Where the stages of its orders lie. REQUIRES: chunks are filled in (resolve_shape); not
 // ChunkRule::Any, which chooses, but on one position.

@@ -41,8 +41,10 @@ class Computer {
   }
 
   void fetch_inputs() {
+    // The whole step's at once, though the order may be a shorter one.
+    const std::int64_t slices = row_.units / row_.draft.order.microbatches;
     const std::int64_t bytes =
-        4 * static_cast<std::int64_t>(row_.units) * row_.draft.layout.shape.tokens;
+        4 * row_.plan.microbatches() * slices * row_.draft.layout.shape.tokens;
     for (const bool targets : {false, true}) {
       if (!row_.holds({targets ? row_.s.placement.stages() - 1 : 0})) continue;
       const std::int32_t instance = targets ? 1 : 0;

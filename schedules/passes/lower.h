@@ -75,7 +75,8 @@ struct Lowered {
   std::vector<OpId> drafted;  // per op: which it was of those that LowerOptions::price saw
 };
 
-// REQUIRES: `order` is a valid L0 schedule of the plan's name and shape.
+// REQUIRES: `order` is a valid L0 schedule of the plan's name and shape, or a shorter one
+// (shorter_order, plan_order.h): then all is lowered as in the middle of the plan's step.
 // Errors: what a plan asks for and this version cannot lower, in one line; that of `price`.
 Result<Lowered> lower_priced(const Schedule& order, const Layout& layout,
                              const LowerOptions& options);

@@ -6,8 +6,8 @@
 #include "schedules/formats/schedule_file.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/plan_shape.h"
+#include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/stage_layers.h"
 #include "schedules/timing/metrics.h"
 
@@ -147,6 +147,21 @@ Result<Schedule> order_of(const Transformer& model, Plan& plan) {
   if (!shape) return shape.error();
   ScheduleShape asked = std::move(shape).value();
   fill_planned_times({model, plan}, asked);
+  return generate(name_of_order(plan), asked);
+}
+
+std::int32_t repeated_microbatches(const Plan& plan) {
+  const ScheduleInfo* info = find_schedule(name_of_order(plan));
+  if (info == nullptr) return 0;
+  const Result<ScheduleShape> shape = shape_of(plan);
+  return shape ? repeated_microbatches(*info, shape.value()) : 0;
+}
+
+Result<Schedule> shorter_order(const Plan& plan, std::int32_t microbatches) {
+  Result<ScheduleShape> shape = shape_of(plan);  // with the group size of the whole
+  if (!shape) return shape.error();
+  ScheduleShape asked = std::move(shape).value();
+  asked.microbatches = microbatches;
   return generate(name_of_order(plan), asked);
 }
 

@@ -18,6 +18,13 @@ namespace rehearse {
 // Errors: one line.
 Result<Schedule> order_of(const Transformer& model, Plan& plan);
 
+// The same order with fewer micro-batches, of which the whole's is the same with more repetitions
+// of its middle (Growth, schedules/order/registry.h). REQUIRES: fewer by a multiple of
+// repeated_microbatches(plan), which is not 0.
+Result<Schedule> shorter_order(const Plan& plan, std::int32_t microbatches);
+// 0: its order is from a file, searched for, or does not grow by repeating its middle.
+std::int32_t repeated_microbatches(const Plan& plan);
+
 // Whether the plan's schedule has several orders to choose among and none is chosen yet: who can
 // predict (sim/predict/predict.h) takes the best of order_candidates; without a prediction
 // order_of gives the planner's own.

@@ -266,5 +266,71 @@ TEST(Pairs, NeedOneForwardMoreAndAnOrderThatHasThem) {
   EXPECT_EQ(error_of("dualpipe", {.positions = 2, .microbatches = 4, .pairs = true}), "made");
 }
 
+// What an op does, its micro-batches counted from `later` within their direction.
+std::vector<Op> counted_work(const Schedule& schedule, const Op& op, std::int32_t later) {
+  std::vector<Op> works;
+  for (Op work : work_of(schedule, op)) {
+    const Placement& placement = schedule.placement;
+    const bool up = !placement.up.empty() && work.microbatch.value >= placement.first_up;
+    work.microbatch.value += later - (up ? placement.first_up : 0);
+    work.child = up ? 1 : 0;
+    works.push_back(work);
+  }
+  return works;
+}
+
+// Whether `longer` is `order` with `times` repetitions more of what every row does before it
+// differs from `next`, which has one more.
+void expect_repetitions(const Schedule& order, const Schedule& next, const Schedule& longer,
+                        std::int32_t times) {
+  const std::int32_t one =
+      (next.microbatches - order.microbatches) / (order.placement.up.empty() ? 1 : 2);
+  for (RankClass row{0}; row.value < order.num_rows(); ++row.value) {
+    const auto a = order.program(row), b = next.program(row), c = longer.program(row);
+    const std::size_t block = b.size() - a.size();
+    std::size_t cut = 0;
+    while (cut < a.size() && counted_work(order, a[cut], 0) == counted_work(next, b[cut], 0)) ++cut;
+    ASSERT_GE(cut, block);
+    ASSERT_EQ(c.size(), a.size() + block * static_cast<std::size_t>(times));
+    for (std::size_t i = 0; i < c.size(); ++i) {
+      std::int32_t back = 0;  // repetitions
+      if (i >= cut) back = static_cast<std::int32_t>((i - cut) / block) + 1;
+      back = std::min(back, times);
+      const std::size_t from = i - block * static_cast<std::size_t>(back);
+      ASSERT_EQ(counted_work(order, a[from], one * back), counted_work(longer, c[i], 0))
+          << longer.name << ", op " << i << " of rank " << row.value;
+    }
+  }
+}
+
+TEST(Registry, OrdersGrowByRepetitionsOfTheirMiddle) {
+  for (const ScheduleInfo& info : schedule_table()) {
+    for (const std::int32_t p : {1, 2, 3, 4, 6, 8}) {
+      for (const std::int32_t v : {1, 2, 3}) {
+        for (std::int32_t m = 4 * p; m < 6 * p + 2; ++m) {
+          ScheduleShape shape{.positions = p, .microbatches = m};
+          if (info.chunks == ChunkRule::Many) shape.chunks = v;
+          if (info.chunks != ChunkRule::Many && v > 1) continue;
+          const Result<ScheduleShape> full = resolve_shape(info, shape);
+          if (!full) continue;
+          const std::int32_t repeated = repeated_microbatches(info, full.value());
+          if (repeated == 0) continue;
+          std::vector<Schedule> made;
+          const std::int32_t many = m == 4 * p ? 400 : 5;
+          for (const std::int32_t times : {0, 1, many}) {
+            ScheduleShape longer = full.value();
+            longer.microbatches += times * repeated;
+            Result<Schedule> one = generate(info.name, longer);
+            ASSERT_TRUE(one) << one.error().message;
+            made.push_back(std::move(one).value());
+          }
+          expect_repetitions(made[0], made[1], made[2], many);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rehearse
