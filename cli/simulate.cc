@@ -64,7 +64,8 @@ int simulate(const Options& options) {
   const Result<> enough = sim::check_gpus(cluster, scenario.gpus);
   if (!enough) return fail(enough.error().message);
   Result<sim::Prediction> made =
-      predict(options.scenario, scenario, cluster, {.record_load = !options.trace.empty()});
+      predict(options.scenario, scenario, cluster,
+              {.record_load = !options.trace.empty(), .leave_out = true});
   if (!made) return fail(made.error());
   sim::Prediction prediction = std::move(made).value();
   for (const std::string& warning : prediction.warnings) print_error(warning);

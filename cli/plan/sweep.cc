@@ -52,7 +52,8 @@ Swept predicted(const Sweep& sweep, const std::string& path, const std::string& 
   how.overrides.push_back(key + "=" + value);
   const Result<Opened> opened = open(sweep.scenario.scenario, how);
   const Result<sim::Prediction> made =
-      opened ? predict(sweep.scenario.scenario, opened.value().scenario, opened.value().cluster)
+      opened ? predict(sweep.scenario.scenario, opened.value().scenario, opened.value().cluster,
+                       {.leave_out = true})
              : Result<sim::Prediction>(opened.error());
   if (!made) {
     // What is wrong, without the place: the sweep's key is named beside it.

@@ -12,14 +12,22 @@ std::size_t at(std::int32_t i) {
   return static_cast<std::size_t>(i);
 }
 
+void add_row(Bubbles& bubbles, const RowBubbles& row, std::int64_t ranks) {
+  bubbles.busy += ranks * row.busy;
+  bubbles.idle += ranks * row.idle;
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) bubbles.causes[c] += ranks * row.causes[c];
+}
+
 enum class Phase : std::uint8_t { Fill, Steady, Drain };
 
 class Attribution {
  public:
-  Attribution(const Program& program, const CostTable& costs, const Timeline& timeline)
+  Attribution(const Program& program, const CostTable& costs, const Timeline& timeline,
+              const Repetition* repetition)
       : program_(program),
         costs_(costs),
         timeline_(timeline),
+        repetition_(repetition),
         issued_(issue_times(program, costs)),
         start_(at(program.num_nodes)),
         end_(at(program.num_nodes)) {
@@ -30,6 +38,7 @@ class Attribution {
     }
     if (!timeline.late.empty()) carry_lateness();
     result_.rows.resize(at(program.num_rows));
+    if (repetition != nullptr) result_.of_period.resize(at(program.num_rows));
     result_.exposed.resize(at(program.num_ops));
     result_.exposed_in_fill.resize(at(program.num_ops));
   }
@@ -39,14 +48,8 @@ class Attribution {
     for (std::int32_t r = 0; r < program_.num_rows; ++r) {
       explain_row(r);
       result_.span_begin.push_back(static_cast<std::int64_t>(result_.spans.size()));
-      const RowBubbles& row = result_.rows[at(r)];
-      const std::int64_t ranks = program_.multiplicity[at(r)];
-      result_.ranks += ranks;
-      result_.busy += ranks * row.busy;
-      result_.idle += ranks * row.idle;
-      for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
-        result_.causes[c] += ranks * row.causes[c];
-      }
+      result_.ranks += program_.multiplicity[at(r)];
+      add_row(result_, result_.rows[at(r)], program_.multiplicity[at(r)]);
     }
     return std::move(result_);
   }
@@ -73,6 +76,7 @@ class Attribution {
     aside_.clear();
     previous_ = {};
     for (std::int32_t i = program_.row_begin[at(r)]; i < program_.row_begin[at(r) + 1]; ++i) {
+      if (repetition_ != nullptr) mark(r, i);
       if (program_.stream[at(i)] != Stream::Compute) continue;
       if (!program_.computes({i})) {
         aside_.push_back({i});
@@ -97,6 +101,14 @@ class Attribution {
     book(now, timeline_.finish.value, IdleCause::Cooldown, true);
     if (!lateness_.empty()) blame_stragglers(last_lateness_);
     write_spans({});
+  }
+
+  // What is booked between the first op of a period and the first behind it.
+  void mark(std::int32_t r, std::int32_t op) {
+    const std::int32_t begin = repetition_->begin[at(r)], length = repetition_->length[at(r)];
+    if (length == 0) return;
+    if (op == begin) result_.of_period[at(r)].add(*row_, -1);
+    if (op == begin + length) result_.of_period[at(r)].add(*row_, 1);
   }
 
   // What the op's body waits for its own collectives, and what these wait for their links.
@@ -358,6 +370,7 @@ class Attribution {
   const Program& program_;
   const CostTable& costs_;
   const Timeline& timeline_;
+  const Repetition* repetition_;
   const std::vector<Nanoseconds> issued_;  // per node
   std::vector<std::int64_t> start_, end_;  // per node
   std::vector<std::int64_t> lateness_;     // per node; empty: nothing was late
@@ -374,8 +387,25 @@ class Attribution {
 
 }  // namespace
 
-Bubbles attribute(const Program& program, const CostTable& costs, const Timeline& timeline) {
-  return Attribution(program, costs, timeline).run();
+Bubbles attribute(const Program& program, const CostTable& costs, const Timeline& timeline,
+                  const Repetition* repetition) {
+  return Attribution(program, costs, timeline, repetition).run();
+}
+
+void RowBubbles::add(const RowBubbles& other, std::int64_t times) {
+  busy += times * other.busy;
+  idle += times * other.idle;
+  in_body += times * other.in_body;
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) causes[c] += times * other.causes[c];
+}
+
+void add_periods(Bubbles& bubbles, const std::vector<std::int32_t>& multiplicity,
+                 std::int64_t times) {
+  for (std::size_t r = 0; r < bubbles.rows.size(); ++r) {
+    const RowBubbles& period = bubbles.of_period[r];
+    bubbles.rows[r].add(period, times);
+    add_row(bubbles, period, multiplicity[r] * times);
+  }
 }
 
 }  // namespace rehearse::sim

@@ -28,6 +28,7 @@
 #include "schedules/trace/trace.h"
 #include "sim/cost/cost.h"
 #include "sim/engine/program.h"
+#include "sim/engine/repetition.h"
 #include "sim/engine/timeline.h"
 
 namespace rehearse::sim {
@@ -38,10 +39,15 @@ struct RowBubbles {
   std::int64_t busy = 0, idle = 0;  // [ns]; busy + idle = step
   Causes causes{};                  // add up to idle
   std::int64_t in_body = 0;         // of idle: inside compute ops, for their own collectives
+
+  void add(const RowBubbles& other, std::int64_t times);
 };
 
 struct Bubbles {
   std::vector<RowBubbles> rows;  // one rank of each row
+  // Of it: one period of what repeats, from its first op's end of the gap before on. Empty: no
+  // repetition was given.
+  std::vector<RowBubbles> of_period;
   // Sums over ranks: each row counts as often as it stands for ranks.
   std::int64_t ranks = 0, busy = 0, idle = 0;  // busy + idle = ranks * step
   Causes causes{};                             // add up to idle
@@ -59,7 +65,12 @@ struct Bubbles {
   std::vector<IdleSpan> spans;
 };
 
-// REQUIRES: the timeline is of this program and these costs.
-Bubbles attribute(const Program& program, const CostTable& costs, const Timeline& timeline);
+// REQUIRES: the timeline is of this program and these costs; `repetition`, or null, of both.
+Bubbles attribute(const Program& program, const CostTable& costs, const Timeline& timeline,
+                  const Repetition* repetition = nullptr);
+// Counts one period `times` times more: what the step is as a whole where so many were left out.
+// Exposed times stay those of the ops that were performed. REQUIRES: of_period.
+void add_periods(Bubbles& bubbles, const std::vector<std::int32_t>& multiplicity,
+                 std::int64_t times);
 
 }  // namespace rehearse::sim

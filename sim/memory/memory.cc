@@ -17,6 +17,7 @@ void summarize(MemoryReport& report) {
     report.steady_allocated = std::max(report.steady_allocated, rank.steady_allocated);
     report.fits &= rank.fits;
     report.beyond_count |= rank.beyond_count;
+    report.left_out &= rank.left_out;
   }
 }
 
@@ -96,6 +97,7 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
     if (load.rows <= 1) return report;
     const MemoryReport even = replay_rows(setup_of(layout), cluster);
     report.fits = even.fits;
+    report.left_out &= even.left_out;
     report.even_peak_device = even.peak_device;
     for (std::size_t r = 0; r < report.ranks.size(); ++r) {
       report.ranks[r].fits = even.ranks[r].fits;
@@ -109,6 +111,7 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
     ReplaySetup day = setup_of(worst.layout());
     day.usual = &usual;
     const MemoryReport then = replay_rows(day, cluster);
+    report.left_out &= then.left_out;
     const BadDayCause cause =
         load.sample > 0 ? BadDayCause::LongestSample : BadDayCause::BusiestRank;
     if (!then.fits) report.bad_day = {cause, then.peak_device};

@@ -60,6 +60,9 @@ struct RankMemory {
   // The peak is before step 0: a framework that keeps all parameters in one flat buffer copies them
   // there while it builds the model, and both copies live until then (memory_resident.cc).
   bool at_building = false;
+  // Every step that was replayed left out repetitions of its middle: of a step with more of them
+  // all figures are the same. at_op_behind: at_op stands behind what was left out.
+  bool left_out = false, at_op_behind = false;
   std::int64_t peak_in_steps = 0;  // [B] at most peak_allocated, which it is unless at_building
   MemoryParts parts;               // what was alive at the peak
   std::int64_t host = 0;           // [B] most in host memory: plan.offload
@@ -105,6 +108,7 @@ struct MemoryReport {
   // same.
   std::int64_t even_peak_device = 0;
   bool beyond_count = false;  // of a rank
+  bool left_out = true;       // of every rank, under every load that was replayed
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
   std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
@@ -128,7 +132,8 @@ struct MemoryReport {
 
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
 // REQUIRES: plan.runtime is a framework's and `profile` its profile; plan.stage_layers has an entry
-// per stage of the order.
+// per stage of the order. Where the order is a shorter one than the plan's
+// (schedules/passes/plan_order.h) the figures are those of the plan's if MemoryReport::left_out.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order);
 // The same of one row: its peaks as the busiest rank has them, `fits` at even load.

@@ -44,12 +44,15 @@ RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClas
   ReplayResult replay = replay_row(setup, row, -1);
   const bool beyond_count = replay.out_of_memory;
   const bool fits = !beyond_count && replay.memory.peak_reserved + outside <= capacity;
+  bool left_out = replay.memory.left_out;
   if (!fits && !beyond_count && replay.memory.peak_allocated + outside <= capacity) {
     // What is cached can be given back: the allocator retries before it fails.
     const ReplayResult tight = replay_row(setup, row, capacity - outside);
+    left_out &= tight.memory.left_out;
     if (!tight.out_of_memory) replay = tight;
   }
   RankMemory memory = replay.memory;
+  memory.left_out = left_out;
   memory.peak_device = memory.peak_reserved + outside;
   memory.parts.communicators = communicators;
   memory.parts.context = context;

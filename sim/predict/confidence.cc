@@ -21,37 +21,41 @@ constexpr std::int32_t kWideShards = 128;
 // Share of the compute stream's time in ops that the host issues as slowly as the device works.
 double host_bound_share(const Prediction& p) {
   const Schedule& s = p.schedule;
-  double all = 0, bound = 0;
+  std::int64_t all = 0, bound = 0;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     const auto row = static_cast<std::size_t>(r);
     for (auto op = static_cast<std::size_t>(s.row_begin[row]);
          op < static_cast<std::size_t>(s.row_begin[row + 1]); ++op) {
       if (s.ops[op].stream != Stream::Compute) continue;
-      const double time = s.rows[row].multiplicity *
-                          static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value);
+      const std::int64_t time = s.rows[row].multiplicity *
+                                p.left_out.times_of({r}, {static_cast<std::int32_t>(op)}) *
+                                (p.timeline.end[op] - p.timeline.start[op]).value;
       all += time;
       if (p.pricing.host_bound[static_cast<std::size_t>(p.pricing.table.of_op[op])]) bound += time;
     }
   }
-  return all > 0 ? bound / all : 0;
+  return all > 0 ? static_cast<double>(bound) / static_cast<double>(all) : 0;
 }
 
 // Shares of all the time that ops of the compute stream and exposed communication take.
 void add_level_shares(Prediction& p) {
-  RestsOn sum;
   const Schedule& s = p.schedule;
+  std::vector<std::int64_t> times(p.pricing.rests_on.size());  // [ns over ranks] per cost
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const double ranks = s.rows[static_cast<std::size_t>(r)].multiplicity;
+    const std::int64_t ranks = s.rows[static_cast<std::size_t>(r)].multiplicity;
     for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
          i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
       const auto op = static_cast<std::size_t>(i);
       const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
       const bool computes = s.ops[op].stream == Stream::Compute;
-      const double time =
-          computes ? ranks * static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value)
-                   : static_cast<double>(p.bubbles.exposed[op]);
-      sum.add(p.pricing.rests_on[cost], time);
+      const std::int64_t time = computes ? ranks * (p.timeline.end[op] - p.timeline.start[op]).value
+                                         : p.bubbles.exposed[op];
+      times[cost] += p.left_out.times_of({r}, {i}) * time;
     }
+  }
+  RestsOn sum;
+  for (std::size_t cost = 0; cost < times.size(); ++cost) {
+    sum.add(p.pricing.rests_on[cost], static_cast<double>(times[cost]));
   }
   const double total = sum.sum();
   if (total <= 0) return;

@@ -21,15 +21,18 @@ Result<> countable(const Prediction& p) {
     }
   }
   double sum = 0;
-  for (std::size_t op = 0; op < p.schedule.ops.size(); ++op) {
-    const double of = ns[static_cast<std::size_t>(p.pricing.table.of_op[op])];
-    sum += of;
-    if (sum <= kLongest) continue;
-    return Error{"the step would take years: " + op_label(p.schedule, {static_cast<int>(op)}) +
-                 " alone " +
-                 (of < kLongest ? std::to_string(std::llround(of * 1e-9)) + " s"
-                                : std::string("more than 13 days")) +
-                 "; are the cluster's rates right?"};
+  for (RankClass row{0}; row.value < p.schedule.num_rows(); ++row.value) {
+    for (std::int32_t op = p.schedule.row_begin[row.index()];
+         op < p.schedule.row_begin[row.index() + 1]; ++op) {
+      const double of =
+          ns[static_cast<std::size_t>(p.pricing.table.of_op[static_cast<std::size_t>(op)])];
+      sum += of * static_cast<double>(p.left_out.times_of(row, {op}));
+      if (sum <= kLongest) continue;
+      return Error{"the step would take years: " + op_label(p.schedule, {op}) + " alone " +
+                   (of < kLongest ? std::to_string(std::llround(of * 1e-9)) + " s"
+                                  : std::string("more than 13 days")) +
+                   "; are the cluster's rates right?"};
+    }
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schedules/ir/program_hash.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/scenario/plan_size.h"
@@ -197,6 +198,11 @@ Result<Prediction> predict_best(const Scenario& scenario, const Cluster& cluster
 }
 
 }  // namespace
+
+std::string hash_of(const Schedule& schedule, const Plan& plan) {
+  return plan.runtime.performer().plans_arena ? content_hash(schedule)
+                                              : program_hash(schedule, relative_ops(schedule));
+}
 
 Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
                                             const std::vector<std::string>& runtimes) {

@@ -19,6 +19,7 @@
 #include "sim/compute/body_cost.h"
 #include "sim/compute/kernel_scalars.h"
 #include "sim/engine/bubbles.h"
+#include "sim/engine/repetition.h"
 #include "sim/engine/timeline.h"
 #include "sim/memory/memory.h"
 #include "sim/network/collective_model.h"
@@ -36,6 +37,10 @@ struct CommunicationRow {
   double exposed_s = 0;     // the rank's compute stream idles for it, mean over all ranks
   double bus_bandwidth_gb_per_s = 0;  // of the time without Traffic::waits
 };
+
+// Of a schedule that a run may have, its content; of a framework's, which nobody performs here and
+// which may be long, its program (schedules/ir/program_hash.h).
+std::string hash_of(const Schedule& schedule, const Plan& plan);
 
 // How many orders a planned schedule was chosen among (schedules/passes/plan_order.h).
 struct OrderChoice {
@@ -72,6 +77,27 @@ struct HardwareTables {
   }
 };
 
+// What a step repeats in its middle, where that was performed a few times only and stands for all
+// (docs/steady_state.md). Order and schedule are then the step with the rest left out: what stands
+// behind it has the times and micro-batches that it has in the whole.
+struct Omitted {
+  std::int64_t times = 0;  // periods that were left out; 0: none
+  Repetition repetition;
+  // Per memory.ranks: when the op starts at which it is fullest, where it was left out; else -1.
+  std::vector<std::int64_t> fullest_at;
+  std::string whole_because;  // why none was, where leaving out was asked for
+
+  // How often the step does what the op does.
+  std::int64_t times_of(RankClass row, OpId op) const {
+    return times > 0 && repetition.contains(row, op) ? 1 + times : 1;
+  }
+  std::int64_t ops() const {  // that were left out, of all rows
+    std::int64_t sum = 0;
+    for (const std::int32_t length : repetition.length) sum += times * length;
+    return sum;
+  }
+};
+
 struct Prediction {
   Plan plan;  // micro-batch and order chosen
   OrderChoice choice;
@@ -87,6 +113,7 @@ struct Prediction {
   std::shared_ptr<const HardwareTables> hardware;
   Pricing pricing;
   Timeline timeline;
+  Omitted left_out;
   Bubbles bubbles;
   MemoryReport memory;
   // Per memory.ranks: the op with the peak, as text; empty: it is before step 0.
@@ -127,7 +154,7 @@ struct Prediction {
 
   // The hash of the schedule as it was lowered, which a run of the same plan has.
   std::string schedule_hash() const {
-    return lowered_hash.empty() ? content_hash(schedule) : lowered_hash;
+    return lowered_hash.empty() ? hash_of(schedule, plan) : lowered_hash;
   }
   // Between these the truth lies, nine times in ten.
   double low_s() const { return step_s * band.low; }
@@ -160,6 +187,9 @@ struct PredictOptions {
   bool lifetimes = true;
   bool confidence = true;  // false: no band and no shares of levels; for who compares steps
   bool record_load = false;
+  // A long step may be predicted from a shorter one (Prediction::left_out); for who reads numbers
+  // and no ops. They are the same.
+  bool leave_out = false;
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read
   std::string without_source;              // of measured steps, for the band (band.h)

@@ -19,6 +19,7 @@
 #include "sim/memory/memory_script.h"
 #include "sim/predict/confidence.h"
 #include "sim/predict/countable.h"
+#include "sim/predict/left_out.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/remapping.h"
 #include "sim/predict/step_counts.h"
@@ -92,7 +93,7 @@ Result<> vary(Prediction& p, const Variation& variation, EngineOptions& engine) 
         static_cast<double>(p.schedule.num_ops()) * static_cast<double>(classes.begins.size());
     const Result<> fits = check_ops_fit("variation: replicas that differ", ops);
     if (!fits) return fits.error();
-    p.lowered_hash = content_hash(p.schedule);
+    p.lowered_hash = hash_of(p.schedule, p.plan);
     p.schedule = split_replicas(p.schedule, p.plan, classes.begins);
     for (const RankClassInfo& row : p.schedule.rows) p.row_class.push_back(row.position.value);
   }
@@ -141,32 +142,46 @@ Result<> check_precision(const Plan& plan, const Cluster& cluster) {
                .unsupported = true};
 }
 
-}  // namespace
+// The op at which each rank is fullest, by name.
+void name_memory_ops(Prediction& p) {
+  const bool arena = p.plan.runtime.performer().plans_arena;
+  p.memory_ops.clear();
+  for (const RankMemory& rank : p.memory.ranks) {
+    p.memory_ops.push_back(rank.at_building ? std::string()
+                           : !rank.at_op    ? std::string(traits(OpKind::OptimizerStep).name)
+                           : arena          ? op_label(p.schedule, rank.at_op)
+                                            : to_text(p.order, rank.at_op));
+  }
+}
 
-Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
-                                const PredictOptions& options) {
-  const auto models = std::make_shared<CostModels>();
-  models->cluster = with_places(machine, plan.gpus());
+// How a step is performed, op by op: memory, program, costs and times of the prediction's order.
+// False: no times, as memory alone was asked for or is too much. `replayed`: filled with the plan's
+// order where the prediction's is shorter and memory does not repeat itself in that.
+Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& replayed,
+                     const Scenario& scenario, const Layout& layout,
+                     const std::shared_ptr<CostModels>& models, const PredictOptions& options) {
+  const Plan& plan = p.plan;
   const Cluster& cluster = models->cluster;
   const HardwareTables& tables = *options.tables;
-  const Transformer& model = scenario.model;
-  if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
-  if (const Result<> has = check_precision(plan, cluster); !has) return has.error();
-  Result<Schedule> order = order_of(model, plan);
-  if (!order) return order.error();
-  const Layout layout(model, plan);  // of the plan with what the order's file says
-  Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
-  p.warnings = precision_warnings(plan, cluster);
   const bool arena = plan.runtime.performer().plans_arena;
+  const bool shorter = p.order.microbatches != plan.microbatches();
   const auto enough = [&] {
     return options.memory_limit && p.memory.even_peak_device > *options.memory_limit;
   };
   if (!arena && options.memory) {
     p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order);
+    if (shorter && !p.memory.left_out) {
+      Plan whole = plan;
+      Result<Schedule> order = order_of(scenario.model, whole);
+      if (!order) return order.error();
+      replayed = std::move(order).value();
+      p.memory = predict_memory(tables.profile(plan), layout, cluster, *replayed);
+    }
     if (p.memory.beyond_count) {
       return Error{"plan.global_batch: a GPU would keep more than 2^62 bytes for its backwards"};
     }
-    if (enough()) return p;
+    if (shorter && remaps(p.memory)) return false;
+    if (enough()) return false;
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
   if (!arena && plan.offload == OffloadMode::Activations) {
@@ -212,13 +227,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   }
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
   if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
-  for (const RankMemory& rank : p.memory.ranks) {
-    p.memory_ops.push_back(rank.at_building ? std::string()
-                           : !rank.at_op    ? std::string(traits(OpKind::OptimizerStep).name)
-                           : arena          ? op_label(p.schedule, rank.at_op)
-                                            : to_text(p.order, rank.at_op));
-  }
-  if (!options.timeline || enough()) return p;
+  if (!shorter) name_memory_ops(p);
+  if (!options.timeline || enough()) return false;
 
   if (!models->compute || p.schedule.rows.size() != rows) {  // not priced, or not with these rows
     if (const Result<> priced = price_here(p.schedule); !priced) return priced.error();
@@ -235,19 +245,28 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
   }
   if (cluster.workers > 0) p.link_names.emplace_back("workers");
-  const Program program = compile(p.schedule);
+  program = compile(p.schedule);
   const bool events =
       needs_events(p.pricing.table) || options.record_load || scenario.variation.any();
   Result<Timeline> timeline =
       events ? simulate(program, p.pricing.table, engine) : sweep(program, p.pricing.table);
   if (!timeline) return timeline.error();
   p.timeline = std::move(timeline).value();
+  return true;
+}
+
+// What is said of the whole step.
+Result<> summarize(Prediction& p, const Scenario& scenario, const Layout& layout,
+                   const PredictOptions& options) {
+  const Plan& plan = p.plan;
+  const CostModels& models = *p.models;
+  const Cluster& cluster = models.cluster;
+  const HardwareTables& tables = *options.tables;
   if (const Result<> good = countable(p.timeline, p.gpus); !good) return good.error();
-  p.bubbles = attribute(program, p.pricing.table, p.timeline);
   p.step_s = static_cast<double>(p.timeline.step().value) * 1e-9;
   p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;
-  p.parameters = total_parameters(model);
-  p.has_experts = model.experts.count > 0;
+  p.parameters = total_parameters(scenario.model);
+  p.has_experts = scenario.model.experts.count > 0;
   p.peak_flops = cluster.peak_flops(plan.precision.compute);
   count_flops(p, layout, FlopsConvention::Megatron);
   // The square is most of a long sequence's work, and causal attention computes half of it: counted
@@ -258,9 +277,82 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                (static_cast<double>(p.bubbles.busy) +
                 tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
   add_communication(p);
-  p.network_note = network_note(p, cluster, models->collectives.nic);
+  p.network_note = network_note(p, cluster, models.collectives.nic);
   if (options.confidence) {
     add_confidence(p, scenario, cluster, tables.errors, options.without_source);
+  }
+  return {};
+}
+
+constexpr std::size_t kMostAttempts = 4;
+
+// A shorter step of the plan, which stands for it; none: no such step does.
+std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& plan,
+                                          const Cluster& machine, const PredictOptions& options) {
+  const Layout layout(scenario.model, plan);
+  std::vector<std::int32_t> lengths = shorter_steps(plan);
+  for (std::size_t attempt = 0; attempt < std::min(lengths.size(), kMostAttempts); ++attempt) {
+    const auto models = std::make_shared<CostModels>();
+    models->cluster = with_places(machine, plan.gpus());
+    Result<Schedule> order = shorter_order(plan, lengths[attempt]);
+    if (!order) continue;
+    Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
+    p.warnings = precision_warnings(plan, models->cluster);
+    Program program;
+    std::optional<Schedule> replayed;
+    const Result<bool> performed = perform(p, program, replayed, scenario, layout, models, options);
+    if (!performed || !performed.value()) continue;
+    std::optional<Shortened> shortened = find_left_out(p, replayed ? &*replayed : nullptr);
+    if (!shortened) continue;
+    const std::int32_t rest =
+        (plan.microbatches() - lengths[attempt]) % shortened->repetition.microbatches;
+    if (rest != 0) {  // once more, so that whole periods are left out
+      lengths.insert(lengths.begin() + static_cast<std::ptrdiff_t>(attempt) + 1,
+                     lengths[attempt] + rest);
+      continue;
+    }
+    p.bubbles = attribute(program, p.pricing.table, p.timeline, &shortened->repetition);
+    leave_out(p, program, std::move(*shortened), std::move(replayed));
+    if (!countable(p)) return {};  // the whole step says at which op
+    name_memory_ops(p);
+    if (!summarize(p, scenario, layout, options)) return {};
+    return p;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
+                                const PredictOptions& options) {
+  const auto models = std::make_shared<CostModels>();
+  models->cluster = with_places(machine, plan.gpus());
+  if (const Result<> size = check_lowered_size(scenario.model, plan); !size) return size.error();
+  if (const Result<> has = check_precision(plan, models->cluster); !has) return has.error();
+  std::string whole_because;
+  if (options.leave_out && options.timeline) {
+    whole_because = performed_whole(scenario, plan, options);
+    if (whole_because.empty()) {
+      std::optional<Prediction> shorter = predict_shorter(scenario, plan, machine, options);
+      if (shorter) return std::move(*shorter);
+      whole_because = shorter_steps(plan).empty() ? "its micro-batches are few"
+                                                  : "no shorter step of it repeats itself";
+    }
+  }
+  Result<Schedule> order = order_of(scenario.model, plan);
+  if (!order) return order.error();
+  const Layout layout(scenario.model, plan);  // of the plan with what the order's file says
+  Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
+  p.left_out.whole_because = std::move(whole_because);
+  p.warnings = precision_warnings(plan, models->cluster);
+  Program program;
+  std::optional<Schedule> unused;
+  const Result<bool> timed = perform(p, program, unused, scenario, layout, models, options);
+  if (!timed) return timed.error();
+  if (!timed.value()) return p;
+  p.bubbles = attribute(program, p.pricing.table, p.timeline);
+  if (const Result<> summed = summarize(p, scenario, layout, options); !summed) {
+    return summed.error();
   }
   return p;
 }

@@ -112,7 +112,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   if (p.memory.at_building())
     options.caption += "; the peak of some rank's memory is before this step";
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
-  options.schedule_hash = p.lowered_hash;
+  options.schedule_hash = p.schedule_hash();
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
   add_nodes(trace, p.schedule, {scenario.model, p.plan}, node_times(p));
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);

@@ -90,12 +90,14 @@ void add_communication(Prediction& p) {
       const auto op = static_cast<std::size_t>(i);
       const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
       Use& use = uses[cost * num_rows + r];
-      ++use.count;
-      use.exposed += p.bubbles.exposed[op];
+      const std::int64_t times = p.left_out.times_of({static_cast<std::int32_t>(r)}, {i});
+      use.count += times;
+      use.exposed += times * p.bubbles.exposed[op];
       if (timeline.contended.empty() || timeline.contended[op].value == 0) continue;
-      use.contended += timeline.contended[op].value;
+      const std::int64_t contended = times * timeline.contended[op].value;
+      use.contended += contended;
       if (!timeline.limited_by.empty() && timeline.limited_by[op]) {
-        limits[cost][timeline.limited_by[op]] += timeline.contended[op].value;
+        limits[cost][timeline.limited_by[op]] += contended;
       }
     }
   }

@@ -12,8 +12,8 @@ Result<double> step_at(double share, const Scenario& scenario, Cluster cluster,
   same.plan = prediction.plan;
   same.plan.micro_batch_auto = false;
   cluster.nics.bandwidth_each.value *= share;
-  const Result<Prediction> slower =
-      predict(same, cluster, {.memory = prediction.remap_s > 0, .lifetimes = false});
+  const Result<Prediction> slower = predict(
+      same, cluster, {.memory = prediction.remap_s > 0, .lifetimes = false, .leave_out = true});
   if (!slower) return slower.error();
   return slower.value().step_s;
 }

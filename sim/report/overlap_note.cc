@@ -10,13 +10,16 @@ namespace rehearse::sim {
 namespace {
 
 // What the ops of one stream lost, on the row that lost most; none lost any: an empty column.
-double most_lost(const Schedule& s, const std::vector<Nanoseconds>& column, Stream stream) {
+double most_lost(const Prediction& p, const std::vector<Nanoseconds>& column, Stream stream) {
+  const Schedule& s = p.schedule;
   std::int64_t most = 0;
   for (std::size_t row = 0; !column.empty() && row + 1 < s.row_begin.size(); ++row) {
     std::int64_t sum = 0;
     for (auto i = static_cast<std::size_t>(s.row_begin[row]);
          i < static_cast<std::size_t>(s.row_begin[row + 1]); ++i) {
-      sum += s.ops[i].stream == stream ? column[i].value : 0;
+      if (s.ops[i].stream != stream) continue;
+      sum += column[i].value *
+             p.left_out.times_of({static_cast<std::int32_t>(row)}, {static_cast<std::int32_t>(i)});
     }
     most = std::max(most, sum);
   }
@@ -58,20 +61,20 @@ std::string overlap_note(const Scenario& scenario, const Cluster& cluster,
                                              {.memory = prediction.remap_s > 0,
                                               .lifetimes = false,
                                               .confidence = false,
+                                              .leave_out = true,
                                               .tables = prediction.hardware.get()});
   if (!without || prediction.step_s <= without.value().step_s) return {};
 
   std::vector<std::string> why;
-  const Schedule& s = prediction.schedule;
-  if (const double ms = most_lost(s, prediction.timeline.slowed, Stream::Compute); ms > 0) {
+  if (const double ms = most_lost(prediction, prediction.timeline.slowed, Stream::Compute);
+      ms > 0) {
     why.push_back(
         fmt::format("compute beside data-parallel collectives runs slower, by up to {:.3f} ms on a "
                     "rank",
                     ms));
   }
-  const double waited =
-      most_lost(s, prediction.timeline.contended, Stream::P2p) -
-      most_lost(without.value().schedule, without.value().timeline.contended, Stream::P2p);
+  const double waited = most_lost(prediction, prediction.timeline.contended, Stream::P2p) -
+                        most_lost(without.value(), without.value().timeline.contended, Stream::P2p);
   if (waited > 0) {
     why.push_back(fmt::format(
         "transfers between stages share their links with it, which takes up to {:.3f} ms more on a "

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/report/rank_words.h"
 
+#include <algorithm>
+
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse::sim {
@@ -29,14 +31,13 @@ std::vector<std::int32_t> ranks_of(const Schedule& schedule, RankClass row, cons
   const Mesh mesh(plan);
   const RankClassInfo& info = schedule.rows[row.index()];
   std::vector<std::int32_t> ranks;
-  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    const Coordinates at = mesh.coordinates({rank});
-    const std::int32_t replica = mesh.replica(at);
-    if (at.pipeline == info.position.value && replica >= info.data_begin &&
-        replica < info.data_end) {
-      ranks.push_back(rank);
+  for (std::int32_t replica = info.data_begin; replica < info.data_end; ++replica) {
+    Coordinates at = mesh.of_replica(replica, info.position.value);
+    for (at.tensor = 0; at.tensor < mesh.size(Axis::Tensor); ++at.tensor) {
+      ranks.push_back(mesh.rank(at).value);
     }
   }
+  std::ranges::sort(ranks);
   return ranks;
 }
 

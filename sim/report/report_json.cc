@@ -16,7 +16,10 @@ namespace rehearse::sim {
 namespace {
 
 // When the first L1 op with that name starts on the row; null where it is not one op's.
-Json memory_time(const Prediction& p, std::size_t row, const std::string& name) {
+Json memory_time(const Prediction& p, std::size_t rank, std::size_t row, const std::string& name) {
+  if (p.left_out.times > 0 && p.left_out.fullest_at[rank] >= 0) {
+    return static_cast<double>(p.left_out.fullest_at[rank] - p.timeline.begin.value) * 1e-9;
+  }
   const auto begin = static_cast<std::int32_t>(p.schedule.row_begin[row]);
   for (std::int32_t i = begin; i < p.schedule.row_begin[row + 1]; ++i) {
     const std::string label = op_label(p.schedule, {i});
@@ -55,26 +58,27 @@ Json memory_json(const Prediction& p) {
       }
     }
     const std::string& name = p.memory_ops[r];
-    ranks.push_back({{"ranks", numbers},
-                     {"peak_allocated_bytes", rank.peak_allocated},
-                     {"peak_reserved_bytes", rank.peak_reserved},
-                     {"peak_device_bytes", rank.peak_device},
-                     {"host_bytes", rank.host},
-                     {"allocator_retries", rank.retries},
-                     {"remapped_bytes", rank.remapped_bytes()},
-                     {"at_op", rank.at_building ? Json(nullptr) : Json(name)},
-                     {"at_s", rank.at_building ? Json(nullptr) : memory_time(p, r * classes, name)},
-                     {"at_building", rank.at_building},
-                     {"peak_in_steps_bytes", rank.peak_in_steps},
-                     {"parts",
-                      {{"parameters", rank.parts.parameters},
-                       {"gradients", rank.parts.gradients},
-                       {"optimizer", rank.parts.optimizer},
-                       {"activations", rank.parts.activations},
-                       {"buffers", rank.parts.buffers},
-                       {"workspace", rank.parts.workspace},
-                       {"communicators", rank.parts.communicators},
-                       {"context", rank.parts.context}}}});
+    ranks.push_back(
+        {{"ranks", numbers},
+         {"peak_allocated_bytes", rank.peak_allocated},
+         {"peak_reserved_bytes", rank.peak_reserved},
+         {"peak_device_bytes", rank.peak_device},
+         {"host_bytes", rank.host},
+         {"allocator_retries", rank.retries},
+         {"remapped_bytes", rank.remapped_bytes()},
+         {"at_op", rank.at_building ? Json(nullptr) : Json(name)},
+         {"at_s", rank.at_building ? Json(nullptr) : memory_time(p, r, r * classes, name)},
+         {"at_building", rank.at_building},
+         {"peak_in_steps_bytes", rank.peak_in_steps},
+         {"parts",
+          {{"parameters", rank.parts.parameters},
+           {"gradients", rank.parts.gradients},
+           {"optimizer", rank.parts.optimizer},
+           {"activations", rank.parts.activations},
+           {"buffers", rank.parts.buffers},
+           {"workspace", rank.parts.workspace},
+           {"communicators", rank.parts.communicators},
+           {"context", rank.parts.context}}}});
     if (rank.parts.experts > 0) ranks.items().back()["parts"]["experts"] = rank.parts.experts;
   }
   json["ranks"] = std::move(ranks);
@@ -186,7 +190,11 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
     cost["usd_per_billion_tokens"] = gpu_hours * *p.usd_per_gpu_hour * 1e9 / tokens;
   }
   json["cost"] = std::move(cost);
-  json["simulation"] = {{"ops", p.schedule.num_ops()},
+  const std::string& whole = p.left_out.whole_because;
+  json["simulation"] = {{"ops", p.schedule.num_ops() + p.left_out.ops()},
+                        {"performed_ops", p.schedule.num_ops()},
+                        {"periods_left_out", p.left_out.times},
+                        {"performed_whole", whole.empty() ? Json(nullptr) : Json(whole)},
                         {"events", p.timeline.events},
                         {"wall_s", p.wall_s},
                         {"instead_wall_s", p.instead_wall_s},

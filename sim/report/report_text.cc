@@ -220,6 +220,9 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   for (const std::string& note : notes_of(p, scenario, cluster)) text += "\nnote: " + note;
   text += fmt::format("\n{} of {} simulated in {}", counted(p.schedule.num_ops(), "op"),
                       counted(p.schedule.num_rows(), "rank class"), seconds(p.wall_s));
+  if (p.left_out.times > 0) {
+    text += fmt::format("; {} that repeat them left out", counted(p.left_out.ops(), "op"));
+  }
   if (p.instead_wall_s > 0) {
     text += fmt::format(", plans that fit looked for in {}", seconds(p.instead_wall_s));
   }

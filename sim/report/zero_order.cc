@@ -13,6 +13,7 @@
 #include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/arena_memory.h"
 #include "sim/memory/memory.h"
+#include "sim/predict/left_out.h"
 
 namespace rehearse::sim {
 namespace {
@@ -84,8 +85,8 @@ const RankMemory& fullest_rank(const MemoryReport& memory) {
 
 Parts parts_of(const RankMemory& rank) {
   const MemoryParts& parts = rank.parts;
-  return {parts.parameters, parts.gradients, parts.optimizer,
-          parts.activations, parts.buffers, parts.workspace};
+  return {parts.parameters,  parts.gradients, parts.optimizer,
+          parts.activations, parts.buffers,   parts.workspace};
 }
 
 // A block of the caching allocator is given whole where less than 1 MiB of it would be left, and
@@ -99,26 +100,26 @@ std::string framework_note(const Transformer& model, const Prediction& p, const 
   const Result<MemoryProfile> profile = read_memory_profile(p.plan.runtime.name);
   if (!profile) return {};
   for (std::int32_t stage = p.plan.zero_stage; stage-- > 0;) {
-    Plan less = with_stage(p.plan, stage);
-    const Result<Schedule> order = order_of(model, less);
-    if (!order) return {};
+    const Plan less = with_stage(p.plan, stage);
     const Layout layout(model, less);
     const auto too_near = [&](std::int64_t peak) {
       const auto chance = static_cast<std::int64_t>(kBlocks * static_cast<double>(peak));
       return fullest.peak_allocated <= peak + std::max(chance, kLeastBlocks);
     };
     if (too_near(memory_lower_bound(profile.value(), layout))) continue;
-    const MemoryReport memory = predict_memory(profile.value(), layout, cluster, order.value());
+    const Result<MemoryReport> made = memory_of_plan(profile.value(), model, less, cluster);
+    if (!made) return {};
+    const MemoryReport& memory = made.value();
     if (memory.ranks.empty() || too_near(memory.peak_allocated)) continue;
     const std::string why =
         fullest.at_building
             ? "Its fullest moment is before step 0, while the model is built: parameters are "
               "copied into flat buffers, and both copies live until then"
-            : fmt::format("At this size what {} gathers or reduces whole (a bucket of up to {} "
-                          "elements), and copies of its own, weigh more than shards save",
-                          p.plan.runtime.title, largest_bucket(p.schedule));
-    return difference(p.plan.zero_stage, parts_of(fullest), stage,
-                      parts_of(fullest_rank(memory))) +
+            : fmt::format(
+                  "At this size what {} gathers or reduces whole (a bucket of up to {} "
+                  "elements), and copies of its own, weigh more than shards save",
+                  p.plan.runtime.title, largest_bucket(p.schedule));
+    return difference(p.plan.zero_stage, parts_of(fullest), stage, parts_of(fullest_rank(memory))) +
            ". " + why;
   }
   return {};
@@ -139,9 +140,10 @@ std::string zero_order_note(const Transformer& model, const Plan& plan, const Sc
     const Parts there = fullest(lowered.value());
     if (total(here) <= total(there)) continue;
     return difference(plan.zero_stage, here, stage, there) +
-           fmt::format(". At this size what is gathered or reduced whole (a bucket of up to {} "
-                       "elements) and padding weigh more than shards save",
-                       largest_bucket(schedule));
+           fmt::format(
+               ". At this size what is gathered or reduced whole (a bucket of up to {} "
+               "elements) and padding weigh more than shards save",
+               largest_bucket(schedule));
   }
   return {};
 }

@@ -10,6 +10,7 @@
 
 #include "schedules/passes/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
+#include "sim/predict/left_out.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
 #include "sim/search/space/plan_changes.h"
@@ -232,6 +233,7 @@ class Finder {
                    {.timeline = timeline,
                     .memory = !timeline || plan.runtime.performer().plans_arena,
                     .lifetimes = false,
+                    .leave_out = true,
                     .tables = &setup_.tables});
   }
   // A framework's memory needs the order alone, unless something lies on the host.
@@ -241,11 +243,10 @@ class Finder {
       if (!made) return std::nullopt;
       return std::move(made.value().memory);
     }
-    Plan filled = plan;
-    const Result<Schedule> order = order_of(space_.base.model, filled);
-    if (!order) return std::nullopt;
-    return predict_memory(setup_.tables.profile(plan), {space_.base.model, filled}, cluster_,
-                          order.value());
+    Result<MemoryReport> made =
+        memory_of_plan(setup_.tables.profile(plan), space_.base.model, plan, cluster_);
+    if (!made) return std::nullopt;
+    return std::move(made).value();
   }
 
   Space space_;

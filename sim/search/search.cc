@@ -150,6 +150,7 @@ class Searcher {
     scenario.gpus = plan.gpus();
     PredictOptions numbers = how;
     numbers.lifetimes = false;
+    numbers.leave_out = true;
     return predict(scenario, cluster_, numbers);
   }
 

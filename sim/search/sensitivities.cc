@@ -58,6 +58,7 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
                    .memory_limit = allowed_bytes(change.cluster, options),
                    .lifetimes = false,
                    .confidence = false,
+                   .leave_out = true,
                    .scale_up_factor = change.scale_up,
                    .tables = &setup.tables});  // chosen by names and kinds, which no change moves
       if (!made) return false;

@@ -9,6 +9,7 @@ RankMemory Ledger::result() const {
   memory.peak_allocated = peak_;
   memory.peak_reserved = allocator_.max_reserved();
   memory.at_op = peak_op_;
+  memory.at_op_behind = peak_behind_;
   memory.at_building = peak_at_building_;
   memory.peak_in_steps = peak_in_steps_;
   memory.parts = {.parameters = bytes(MemoryPart::Parameters),

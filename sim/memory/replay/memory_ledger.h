@@ -44,6 +44,7 @@ class Ledger {
       peak_ = allocator_.allocated();
       at_peak_ = bytes_;
       peak_op_ = op;
+      peak_behind_ = behind;
       peak_at_building_ = building_;
     }
     return handle;
@@ -88,7 +89,8 @@ class Ledger {
   const CachingAllocator& allocator() const { return allocator_; }
   RankMemory result() const;  // without row, steady state and what lies outside the allocator
 
-  OpId op{};  // what is being replayed
+  OpId op{};            // what is being replayed
+  bool behind = false;  // it stands behind repetitions that were left out
 
  private:
   CachingAllocator allocator_;
@@ -106,6 +108,7 @@ class Ledger {
   bool watched_ = false;
   std::int64_t peak_ = 0, peak_in_steps_ = 0;
   OpId peak_op_{};
+  bool peak_behind_ = false;
   bool building_ = true, peak_at_building_ = false;
   bool out_of_memory_ = false;
   std::vector<Mapping> mapped_;  // of this step, by op

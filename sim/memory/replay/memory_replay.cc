@@ -109,6 +109,7 @@ class RowReplay {
     ledger_.free(transfers);
     ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
     result.left_out = left_out_;
+    result.memory.left_out = least_left_out_ > 3 * steady_.period && !ledger_.out_of_memory();
     result.samples = std::move(samples_);
     result.last_step = last_step_;
     result.memory.row = row_;
@@ -148,10 +149,13 @@ class RowReplay {
   // Where chunks run equal programs any two ops of a kind are alike, and what is in flight may be
   // exchanged; else a period must pass, and whole periods are left out.
   void plan_skipping() {
+    // The order may be a shorter one than the plan's.
+    const auto microbatches =
+        static_cast<std::size_t>(std::max(order_.microbatches, setup_.layout.plan.microbatches()));
     std::size_t passes = 0;
     bool alike = !state_.gathers();
     for (const StagePlan& stage : stages_) {
-      passes += stage.parts.size() * stage.block_of.size();
+      passes += stage.parts.size() * microbatches * static_cast<std::size_t>(order_.slices);
       alike &= stage.parts == stages_.front().parts;
     }
     std::vector<std::int32_t> counts = in_flight_counts(order_, row_);
@@ -173,7 +177,9 @@ class RowReplay {
     ledger_.begin_step();
     last_step_ = samples_.size();
     step();
+    least_left_out_ = std::min(least_left_out_, left_out_);
     ledger_.op = {};
+    ledger_.behind = false;
     if (setup_.samples) ledger_.watch();
     state_.optimizer_step(first);
     if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
@@ -196,6 +202,7 @@ class RowReplay {
     std::int64_t reserved = -1, allocated = -1;
     std::int32_t retries = -1;
     std::size_t grown_at = 0;  // last op at which a peak grew
+    left_out_ = 0;
     bool skipped = steady_.period == 0;
     for (std::size_t i = 0; i < program.size(); ++i) {
       if (!skipped && i >= std::max(steady_.begin, grown_at) + quiet_ops_ && i < steady_.end) {
@@ -203,6 +210,7 @@ class RowReplay {
         const std::size_t to = in_flight_.empty() ? skip_periods(i) : skip_to_cooldown(i);
         left_out_ = to - i;
         i = to;
+        ledger_.behind = true;
       }
       ledger_.op = {static_cast<std::int32_t>(begin + i)};
       if (setup_.samples) ledger_.watch();
@@ -303,6 +311,7 @@ class RowReplay {
   std::vector<std::int32_t> in_flight_;  // per op; empty: only whole periods are left out
   std::vector<MemorySample> samples_;
   std::size_t quiet_ops_ = 0, left_out_ = 0, last_step_ = 0;
+  std::size_t least_left_out_ = static_cast<std::size_t>(-1);  // of the steps so far
 };
 
 }  // namespace

@@ -272,6 +272,10 @@ class Pricer {
     return std::min(plan_.gpus(), network_.cluster().gpus_per_node);
   }
 
+  std::int64_t summed_bytes(OpId add) const {
+    return s_.values[s_.operands_of(add)[0].value.index()].bytes.value;
+  }
+
   std::int32_t local(const Op& op) {
     Nanoseconds time{};
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
@@ -290,8 +294,7 @@ class Pricer {
       }
       time = compute_.gradient_norm(elements);
     } else if (op.kind == OpKind::Add) {
-      const std::int64_t bytes = s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
-      time = compute_.elementwise({3 * bytes});
+      time = compute_.elementwise({3 * summed_bytes(current_)});
     } else {
       const Path path = network_.to_host(row_);
       const bool out = op.kind == OpKind::Offload;
@@ -367,6 +370,10 @@ class Pricer {
         key[4] = static_cast<std::int64_t>(op.stream);
         break;
       default:
+        if (op.kind == OpKind::Add) {
+          key[3] = summed_bytes(id);
+          break;
+        }
         key[2] = id.value;
         break;  // few per step: priced one by one
     }

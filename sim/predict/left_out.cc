@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/left_out.h"
+
+#include <algorithm>
+
+#include "schedules/ir/program_hash.h"
+#include "schedules/ir/stage_index.h"
+#include "schedules/passes/plan_order.h"
+
+namespace rehearse::sim {
+namespace {
+
+// A shorter step has, beside its filling and draining, room for transients to die away, for the
+// periods that must be seen (repetition.cc), and for the ops after which a replay of memory takes
+// equal ops to bring nothing new (memory_replay.cc).
+constexpr std::int32_t kRounds = 6, kRepetitions = 6, kQuietMicrobatches = 56;
+// The whole has so many times the micro-batches of the shorter step; the next one is longer by
+// that.
+constexpr std::int32_t kShorter = 4;
+
+struct Numbered {
+  bool up = false;
+  std::int32_t number = 0;  // within its direction
+};
+Numbered numbered(const Placement& placement, Microbatch microbatch) {
+  const bool up = !placement.up.empty() && microbatch.value >= placement.first_up;
+  return {up, microbatch.value - (up ? placement.first_up : 0)};
+}
+
+// What `x` does, `y` does `later` micro-batches earlier.
+bool same_work(const Schedule& a, const Op& x, const Schedule& b, const Op& y,
+               std::int32_t later = 0) {
+  if (x.kind != y.kind) return false;
+  const auto one = work_of(a, x), other = work_of(b, y);
+  for (std::size_t w = 0; w < one.size(); ++w) {
+    const Numbered here = numbered(a.placement, one[w].microbatch),
+                   there = numbered(b.placement, other[w].microbatch);
+    if (one[w].kind != other[w].kind || one[w].stage != other[w].stage ||
+        one[w].slice != other[w].slice || here.up != there.up ||
+        here.number != there.number + later) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Per position the first op of `order` that a longer one, by one repetition, might not have or
+// lower otherwise: a repetition before they differ, or before one of the last micro-batches.
+std::vector<std::size_t> common_ops(const Schedule& order, const Schedule& longer) {
+  const std::int32_t directions = order.placement.up.empty() ? 1 : 2;
+  const std::int32_t last =
+      (2 * order.microbatches - longer.microbatches) / directions;  // of each direction
+  std::vector<std::size_t> common;
+  for (RankClass row{0}; row.value < order.num_rows(); ++row.value) {
+    const auto a = order.program(row), b = longer.program(row);
+    const std::size_t block = b.size() - a.size();
+    std::size_t i = 0;
+    while (i < a.size() && same_work(order, a[i], longer, b[i]) &&
+           std::ranges::all_of(work_of(order, a[i]), [&](const Op& op) {
+             return numbered(order.placement, op.microbatch).number < last;
+           })) {
+      ++i;
+    }
+    common.push_back(i > block ? i - block : 0);
+  }
+  return common;
+}
+
+// The op of the row that does, or begins to do, what an op of an order does, `later` micro-batches
+// earlier; none: -1.
+std::int32_t lowered_op(const Prediction& p, RankClass row, const Schedule& order, const Op& op,
+                        std::int32_t later = 0) {
+  const Schedule& s = p.schedule;
+  for (std::int32_t i = s.row_begin[row.index()]; i < s.row_begin[row.index() + 1]; ++i) {
+    if (same_work(order, op, s, s.ops[static_cast<std::size_t>(i)], later)) return i;
+  }
+  return -1;
+}
+
+// When every rank is fullest, per rank of the memory report: where that is known by its op alone
+// (Prediction::memory_ops) -1, else the start of the op of the whole step. Empty: nobody knows.
+class FullestMoments {
+ public:
+  FullestMoments(const Prediction& p, const Repetition& repetition, const Schedule* replayed)
+      : p_(p),
+        repetition_(repetition),
+        order_(replayed != nullptr ? *replayed : p.order),
+        directions_(p.order.placement.up.empty() ? 1 : 2) {
+    const std::size_t classes =
+        p.memory.ranks.empty() ? 1 : p.schedule.rows.size() / p.memory.ranks.size();
+    for (std::size_t r = 0; r < p.memory.ranks.size() && known_; ++r) {
+      const RankMemory& rank = p.memory.ranks[r];
+      row_ = {static_cast<std::int32_t>(r * classes)};
+      starts_.push_back(-1);
+      if (!rank.at_op) continue;
+      const Op& op = order_.ops[rank.at_op.index()];
+      if (replayed == nullptr) {  // on the same side of what both leave out
+        known_ = stands(op, 0, rank.at_op_behind);
+      } else if (!stands(op, 0, false) && !stands(op, left_out(), true)) {
+        known_ = among_left_out(op);
+      }
+    }
+  }
+  std::optional<std::vector<std::int64_t>> take() {
+    if (!known_) return {};
+    return std::move(starts_);
+  }
+
+ private:
+  std::int32_t left_out() const {  // of each direction
+    return (p_.plan.microbatches() - p_.order.microbatches) / directions_;
+  }
+  std::int64_t start(std::int32_t op) const {
+    return p_.timeline.start[static_cast<std::size_t>(op)].value;
+  }
+
+  bool stands(const Op& op, std::int32_t later, bool behind) const {
+    const std::int32_t at = lowered_op(p_, row_, order_, op, later);
+    return at >= 0 && (start(at) >= repetition_.until.value) == behind;
+  }
+  // As its like of the last period before `until`, so many periods later.
+  bool among_left_out(const Op& op) {
+    const std::int32_t period = repetition_.microbatches / directions_;
+    const std::int32_t number =
+        numbered(order_.placement, work_of(order_, op).front().microbatch).number;
+    const std::int32_t kept = p_.order.microbatches / directions_;
+    for (std::int32_t k = std::max(1, (number - kept) / period); k * period <= number; ++k) {
+      const std::int32_t at = lowered_op(p_, row_, order_, op, k * period);
+      if (at < 0 || start(at) >= repetition_.until.value) continue;
+      starts_.back() = start(at) + k * repetition_.period.value;
+      return start(at) >= repetition_.until.value - repetition_.period.value;
+    }
+    return false;
+  }
+
+  const Prediction& p_;
+  const Repetition& repetition_;
+  const Schedule& order_;
+  const std::int32_t directions_;
+  RankClass row_{};
+  bool known_ = true;
+  std::vector<std::int64_t> starts_;
+};
+
+// The number of a micro-batch in the whole step.
+void renumber(Op& op, const Placement& shorter, std::int32_t first_up, std::int32_t more,
+              bool behind) {
+  if (!op.microbatch) return;
+  const Numbered at = numbered(shorter, op.microbatch);
+  op.microbatch.value = (at.up ? first_up : 0) + at.number + (behind ? more : 0);
+}
+void renumber(Schedule& schedule, Op& op, std::int32_t first_up, std::int32_t more, bool behind) {
+  if (op.kind == OpKind::Overlap && op.child >= 0) {
+    for (std::int32_t c = op.child; c < op.child + 2; ++c) {
+      renumber(schedule.children[static_cast<std::size_t>(c)], schedule.placement, first_up, more,
+               behind);
+    }
+  }
+  renumber(op, schedule.placement, first_up, more, behind);
+}
+
+}  // namespace
+
+std::string performed_whole(const Scenario& scenario, const Plan& plan,
+                            const PredictOptions& options) {
+  if (options.record_load) return "the load of every link was asked for";
+  if (scenario.variation.any()) return "variation gives every op a time of its own";
+  if (plan.runtime.performer().plans_arena) return "its memory is planned whole";
+  if (plan.offload != OffloadMode::None) return "plan.offload moves data to the host";
+  if (repeated_microbatches(plan) == 0) {
+    return "its order is searched for, from a file, or all forwards before all backwards";
+  }
+  return {};
+}
+
+std::vector<std::int32_t> shorter_steps(const Plan& plan) {
+  const std::int32_t m = plan.microbatches(), repeated = repeated_microbatches(plan);
+  const std::int32_t least =
+      kRounds * plan.pipeline_parallel + kRepetitions * repeated + kQuietMicrobatches;
+  std::vector<std::int32_t> steps;
+  for (std::int64_t length = least; kShorter * length <= m; length *= kShorter) {
+    const auto at_least = static_cast<std::int32_t>(length);
+    steps.push_back(at_least + (m - at_least) % repeated);
+    if (steps.size() == 2) break;
+  }
+  return steps;
+}
+
+Result<MemoryReport> memory_of_plan(const MemoryProfile& profile, const Transformer& model,
+                                    Plan plan, const Cluster& cluster) {
+  if (repeated_microbatches(plan) > 0) {
+    for (const std::int32_t microbatches : shorter_steps(plan)) {
+      const Result<Schedule> shorter = shorter_order(plan, microbatches);
+      if (!shorter) break;
+      MemoryReport memory = predict_memory(profile, {model, plan}, cluster, shorter.value());
+      if (memory.left_out) return memory;
+    }
+  }
+  const Result<Schedule> order = order_of(model, plan);
+  if (!order) return order.error();
+  return predict_memory(profile, {model, plan}, cluster, order.value());
+}
+
+std::optional<Shortened> find_left_out(const Prediction& p, const Schedule* replayed) {
+  const std::int32_t repeated = repeated_microbatches(p.plan);
+  const Result<Schedule> longer = shorter_order(p.plan, p.order.microbatches + repeated);
+  if (!longer) return {};
+  const std::vector<std::size_t> common = common_ops(p.order, longer.value());
+  std::vector<std::int32_t> until;
+  for (RankClass row{0}; row.value < p.schedule.num_rows(); ++row.value) {
+    const RankClass position{p.schedule.position_of(row).value};
+    const auto program = p.order.program(position);
+    if (common[position.index()] >= program.size()) return {};
+    until.push_back(lowered_op(p, row, p.order, program[common[position.index()]]));
+  }
+  Shortened shortened{.relative = relative_ops(p.schedule)};
+  std::optional<Repetition> found =
+      find_repetition(p.schedule, shortened.relative, p.pricing.table, p.timeline, until, repeated);
+  if (!found) return {};
+  std::optional<std::vector<std::int64_t>> fullest = FullestMoments(p, *found, replayed).take();
+  if (!fullest) return {};
+  shortened.fullest_at = std::move(*fullest);
+  shortened.repetition = std::move(*found);
+  return shortened;
+}
+
+void leave_out(Prediction& p, const Program& program, Shortened shortened,
+               std::optional<Schedule> replayed) {
+  Repetition& repetition = shortened.repetition;
+  const std::int32_t m = p.plan.microbatches(), left_out = m - p.order.microbatches;
+  const std::int64_t times = left_out / repetition.microbatches;
+  const Nanoseconds later = times * repetition.period;
+  const std::int32_t directions = p.schedule.placement.up.empty() ? 1 : 2;
+  const std::int32_t more = left_out / directions, first_up = m / directions;
+  for (const RankMemory& rank : p.memory.ranks) {
+    if (!rank.at_op || replayed) continue;
+    renumber(p.order, p.order.ops[rank.at_op.index()], first_up, more, rank.at_op_behind);
+  }
+  for (std::size_t i = 0; i < p.schedule.ops.size(); ++i) {
+    const bool behind = p.timeline.start[i] >= repetition.until;
+    renumber(p.schedule, p.schedule.ops[i], first_up, more, behind);
+    if (!behind) continue;
+    p.timeline.start[i] += later;
+    p.timeline.end[i] += later;
+  }
+  p.timeline.finish += later;
+  for (Schedule* schedule : {&p.schedule, &p.order}) {
+    schedule->microbatches = m;
+    if (directions == 2) schedule->placement.first_up = first_up;
+  }
+  if (replayed) p.order = std::move(*replayed);
+  std::vector<RepeatedOps> parts;
+  for (std::size_t r = 0; r < repetition.begin.size(); ++r) {
+    parts.push_back({repetition.begin[r], repetition.begin[r] + repetition.length[r], times});
+  }
+  p.lowered_hash = program_hash(p.schedule, shortened.relative, parts);
+  add_periods(p.bubbles, program.multiplicity, times);
+  p.left_out = {.times = times,
+                .repetition = std::move(repetition),
+                .fullest_at = std::move(shortened.fullest_at)};
+}
+
+}  // namespace rehearse::sim

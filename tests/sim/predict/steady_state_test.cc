@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A long step predicted from a shorter one has the report of the whole one, byte for byte, but for
+// what `simulation` says of how it was made (docs/steady_state.md): over random plans of every
+// schedule. STEADY_PLANS=25 in the environment takes so many plans of each; bench/steady.sh does.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "schedules/base/json_document.h"
+#include "schedules/order/registry.h"
+#include "schedules/passes/plan_order.h"
+#include "schedules/scenario/plan_shape.h"
+#include "sim/predict/left_out.h"
+#include "sim/predict/predict.h"
+#include "sim/report/report.h"
+#include "tests/random_scenario.h"
+
+namespace rehearse::sim {
+namespace {
+
+struct Compared {
+  std::int32_t plans = 0, left_out = 0;
+  std::map<std::string, std::int32_t> whole;  // why nothing was left out: how often
+};
+
+// The report without what may differ.
+std::string rest_of(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  Json json = Json::parse(report_json(p, scenario, cluster));
+  json["simulation"] = nullptr;
+  return json.dump(2);
+}
+
+// As many micro-batches as make a shorter step worth a try, and a few more.
+std::string with_many_microbatches(std::string_view name, ScenarioText& text, const Plan& plan,
+                                   Chance& chance) {
+  const ScheduleInfo* info = find_schedule(name);
+  const std::int64_t p = plan.pipeline_parallel,
+                     n = std::max<std::int64_t>(p, plan.microbatch_group_size);
+  std::int64_t m = 4 * (6 * p + 6 * 2 * n + 56) + chance.below(4 * p);
+  if (info->planned || info->growth == Growth::Otherwise) m = 2 * p + chance.below(20);
+  m += (p - m % p) % p;
+  m += m % 2 * p;
+  text.plan["global_batch"] = std::to_string(m * plan.data_parallel * plan.micro_batch);
+  return text.text();
+}
+
+void compare(std::string_view name, ScenarioText& text, Chance& chance, const Plan& drawn,
+             std::map<std::string, Compared>& all) {
+  const std::string json = with_many_microbatches(name, text, drawn, chance);
+  const Result<Scenario> scenario = text.read();
+  if (!scenario || scenario.value().plan.microbatches() < 2) return;
+  const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const Result<Prediction> whole = predict(scenario.value(), cluster.value());
+  const Result<Prediction> shorter =
+      predict(scenario.value(), cluster.value(), {.leave_out = true});
+  ASSERT_EQ(static_cast<bool>(whole), static_cast<bool>(shorter)) << json;
+  if (!whole) return;
+  Compared& of = all[std::string(name)];
+  ++of.plans;
+  const Omitted& omitted = shorter.value().left_out;
+  if (omitted.times > 0) {
+    ++of.left_out;
+    EXPECT_EQ(whole.value().schedule.num_ops(), shorter.value().schedule.num_ops() + omitted.ops());
+  } else {
+    ++of.whole[omitted.whole_because];
+  }
+  const std::string expected = rest_of(whole.value(), scenario.value(), cluster.value());
+  const std::string made = rest_of(shorter.value(), scenario.value(), cluster.value());
+  const auto differ = std::ranges::mismatch(expected, made);
+  ASSERT_TRUE(expected == made) << json << "\n"
+                                << std::string(differ.in1,
+                                               std::min(expected.end(), differ.in1 + 400))
+                                << "\n--- and\n"
+                                << std::string(differ.in2, std::min(made.end(), differ.in2 + 400));
+}
+
+TEST(SteadyState, HasTheReportOfTheWholeStep) {
+  const char* const asked = std::getenv("STEADY_PLANS");
+  const std::int32_t plans = asked != nullptr ? std::atoi(asked) : 3;
+  std::map<std::string, Compared> all;
+  Chance chance(20261126);
+  for (std::uint64_t seed = 1; seed < 200 * static_cast<std::uint64_t>(plans); ++seed) {
+    RandomScenario drawn =
+        random_scenario(seed, {.most_gpus = 64, .open = false, .own_executor = chance.percent(5)});
+    const Plan& plan = drawn.scenario.plan;
+    const std::string name(find_schedule(name_of_order(plan))->name);
+    if (all[name].plans >= plans) continue;
+    drawn.text.variation.clear();
+    if (chance.percent(90)) drawn.text.plan.erase("offload");
+    compare(name, drawn.text, chance, plan, all);
+    if (HasFatalFailure()) return;
+  }
+  for (const ScheduleInfo& info : schedule_table()) {  // those that are planned, in place of others
+    if (!info.planned) continue;
+    for (std::uint64_t seed = 1; all[std::string(info.name)].plans < plans; ++seed) {
+      ASSERT_LT(seed, 100 * static_cast<std::uint64_t>(plans)) << info.name;
+      RandomScenario drawn =
+          random_scenario(seed, {.most_gpus = 32, .open = false, .own_executor = false});
+      if (drawn.scenario.plan.pipeline_parallel == 1) continue;
+      drawn.text.variation.clear();
+      for (const char* key : {"virtual_stages", "stage_layers", "sequence_slices", "extra_warmup",
+                              "microbatch_group_size", "overlap.expert_parallel"}) {
+        drawn.text.plan.erase(key);
+      }
+      drawn.text.plan["schedule"] = json_quoted(info.name);
+      compare(info.name, drawn.text, chance, drawn.scenario.plan, all);
+      if (HasFatalFailure()) return;
+    }
+  }
+  std::int32_t total = 0;
+  for (const ScheduleInfo& info : schedule_table()) {
+    const Compared& of = all[std::string(info.name)];
+    total += of.plans;
+    std::string why;
+    for (const auto& [reason, count] : of.whole)
+      why += "; " + std::to_string(count) + ": " + reason;
+    std::printf("%-18s %3d plans, %3d from shorter steps%s\n", std::string(info.name).c_str(),
+                of.plans, of.left_out, why.c_str());
+    EXPECT_GE(of.plans, plans) << info.name;
+    if (info.growth != Growth::Otherwise) EXPECT_GT(of.left_out, 0) << info.name;
+  }
+  std::printf("%d plans in all\n", total);
+}
+
+}  // namespace
+}  // namespace rehearse::sim
