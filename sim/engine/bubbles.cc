@@ -106,7 +106,6 @@ class Attribution {
   // What is booked between the first op of a period and the first behind it.
   void mark(std::int32_t r, std::int32_t op) {
     const std::int32_t begin = repetition_->begin[at(r)], length = repetition_->length[at(r)];
-    if (length == 0) return;
     if (op == begin) result_.of_period[at(r)].add(*row_, -1);
     if (op == begin + length) result_.of_period[at(r)].add(*row_, 1);
   }

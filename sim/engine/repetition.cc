@@ -122,7 +122,8 @@ class Finder {
       const std::int32_t length = lengths_[r];
       std::int32_t i = ends_[r],
                    open = ends_[r];  // open: the first that starts too late to be seen
-      for (; length > 0 && i > first_[r]; --i) {
+      if (length == 0) return {};
+      for (; i > first_[r]; --i) {
         const std::int32_t op = i - 1;
         if (start(op) >= until) {
           open = op;
@@ -134,7 +135,6 @@ class Finder {
       for (std::int32_t k = s_.row_begin[r]; k < i; ++k) since = std::max(since, end(k));
       found.begin.push_back(open - 3 * length);
       found.length.push_back(length);
-      if (length == 0) continue;
       if (period <= 0 || found.begin.back() < i || falls_behind(r, length, period)) return {};
     }
     if (period <= 0 || until - since < kSeenPeriods * period + longest_) return {};

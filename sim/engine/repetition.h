@@ -19,7 +19,7 @@
 namespace rehearse::sim {
 
 struct Repetition {
-  // Per row: ops [begin, begin + length) are one period; length 0: the row does nothing meanwhile.
+  // Per row: ops [begin, begin + length) are one period; every row does something in it.
   std::vector<std::int32_t> begin, length;
   Nanoseconds period{};
   // What starts from here on starts so much later in a step with more periods.
