@@ -46,4 +46,5 @@ def with_side_bar(_app, page, source):
 
 
 def setup(app):
+    app.add_config_value("side_bar", SIDE_BAR, "env")  # where it changed, pages are read again
     app.connect("source-read", with_side_bar)
