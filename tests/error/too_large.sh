@@ -29,11 +29,12 @@ for shape in "1f1b --stages 4096 --microbatches 4096" "chimera --stages 1000 --m
   "dualpipe --stages 1000 --microbatches 20000"; do
   refused 2 "--microbatches: .* million ops, more than the 16.8 that are timed" schedule --schedule $shape
 done
-# A search whose every plan has millions of micro-batches, and one thread of which finds no memory.
+# A search whose every plan has millions of micro-batches, and one thread of which finds no memory (ranks that
+# differ: a step that repeats is predicted from a short one, which takes none).
 refused 2 "plan.global_batch: 134217728 samples a step .* than the 1.0 million ops that are searched" \
   plan llama3-70b --gpus 8 --on dgx-h100 --global-batch 134217728 --set plan.micro_batch=1
 ( ulimit -v 120000 && refused 3 "not enough memory on this machine" \
-  plan llama3-70b --gpus 1024 --on dgx-h100 --global-batch 65536 && exit $status ) || status=1
+  plan llama3-70b --gpus 1024 --on dgx-h100 --global-batch 65536 --set variation.speed_sigma=0.1 && exit $status ) || status=1
 # Eight ranges of replicas that differ, 30,000 micro-batches each: 8 x 20 x 30,000 ops.
 ( ulimit -v 1000000 && refused 2 "variation: replicas that differ are .* million ops, which take .* GB: this machine gives 1.0" \
   simulate scenarios/pipeline-1f1b.json --set plan.data_parallel=8 --set gpus=32 --set plan.micro_batch=1 \
