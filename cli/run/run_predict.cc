@@ -26,8 +26,7 @@ int predict_run(const RunFlags& options, const Scenario& as_run, const exec::Run
   if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();
   for (const std::string& warning : prediction.warnings) print_error(warning);
-  prediction.memory.note =
-      sim::zero_order_note(scenario.model, prediction, cluster, order_by);
+  prediction.memory.note = sim::zero_order_note(scenario.model, prediction, cluster, order_by);
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
   if (!device.cuda()) {
     prediction.resident =

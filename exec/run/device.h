@@ -45,8 +45,7 @@ class RunDevice {
   // that hold more than one rank, or a partner that does not come.
   Result<std::unique_ptr<Communicator>> make_nccl(
       Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
-      std::int32_t processes,
-      std::function<Result<std::string>(const std::string&)> share) const;
+      std::int32_t processes, std::function<Result<std::string>(const std::string&)> share) const;
 
  private:
   const CudaModule* module_ = nullptr;

@@ -18,7 +18,8 @@
 
 namespace rehearse::exec {
 
-// Rows [row_begin, row_begin + rows) of a whole tensor ([part.rows(), part.in]), as one tensor of a file.
+// Rows [row_begin, row_begin + rows) of a whole tensor ([part.rows(), part.in]), as one tensor of a
+// file.
 struct FileTensor {
   std::string name;
   std::vector<std::int64_t>

@@ -23,8 +23,8 @@ class WholeFile {
   // After the first failure nothing more is written; finish() says why.
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  // Puts the file in its place. Error: "FILE: cannot write: why", the machine's (exit 3) where it is
-  // a disk that is full or fails, the user's where the place is none to write to.
+  // Puts the file in its place. Error: "FILE: cannot write: why", the machine's (exit 3) where it
+  // is a disk that is full or fails, the user's where the place is none to write to.
   Result<> finish();
 
  private:

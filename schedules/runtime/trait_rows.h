@@ -63,7 +63,7 @@ constexpr TraitRow of_plan(TraitRow row, std::string_view runs, std::string_view
 
 inline constexpr std::array<std::string_view, 3> kAccumulations{"separate", "fused", "fused_fp32"};
 inline constexpr std::array<std::string_view, 4> kCrossEntropies{"eager", "native", "fused",
-                                                                  "gathered"};
+                                                                 "gathered"};
 inline constexpr std::array<std::string_view, 5> kEager{"norm", "rope", "activation", "router",
                                                         "permute"};
 inline constexpr std::array<std::string_view, 4> kGraphParts{"attention", "router", "preprocess",

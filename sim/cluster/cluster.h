@@ -103,7 +103,7 @@ struct Nics {
   std::string kind;
   double one_way_latency_us = 0;
   bool gpu_direct_rdma = false;
-  double gpus_per_nic = 1;  // 0.25: four NICs serve one GPU
+  double gpus_per_nic = 1;        // 0.25: four NICs serve one GPU
   double one_group_fraction = 0;  // of the line rate, one communicator of a node; 0: not said
   bool assumed = false;           // nobody printed this network
 };

@@ -43,11 +43,11 @@ struct BodyCost {
   Nanoseconds device{};         // kernels and exposed collectives, the host out of the way
   Nanoseconds communicating{};  // of `time`: waiting for its own collectives (idle, not busy)
   Nanoseconds imbalanced{};     // of `time`: the mean rank waits for the busiest (idle, not busy)
-  Nanoseconds host{};         // the host thread's work. Already inside `time`: a Cost made of this
-                              //   has host = 0
+  Nanoseconds host{};  // the host thread's work. Already inside `time`: a Cost made of this
+                       //   has host = 0
   // From an idle device to its last kernel's end, where the host drains at transfers; else 0.
   Nanoseconds from_idle{};
-  Nanoseconds collectives{};  // all of its own collectives, hidden ones too
+  Nanoseconds collectives{};             // all of its own collectives, hidden ones too
   CostLevel level = CostLevel::Formula;  // the level that most of the time rests on
   RestsOn rests_on;                      // `device` by level and by table [ns]
   double flops = 0;                      // of matrix products and attention, recomputation included

@@ -115,7 +115,7 @@ struct KernelScalars {
   // One call of an expert's product: between these, the middle is used.
   double expert_call_least_us = 0, expert_call_most_us = 0;
   double expert_call_us() const { return (expert_call_least_us + expert_call_most_us) / 2; }
-  double host_exponent = 1;      // of the soft maximum of host and device time
+  double host_exponent = 1;  // of the soft maximum of host and device time
 
   // Work beside communication.
   double hidden_contention = 0;  // a hidden tensor-parallel collective costs this share of itself

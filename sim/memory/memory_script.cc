@@ -219,8 +219,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     at(letters, SizeLetter::Query) = shape.heads * mla.v_head_dim;
     at(letters, SizeLetter::KeyValue) = shape.heads * query;
     at(letters, SizeLetter::Qkv) = shape.heads * (2 * query + mla.v_head_dim);
-    at(letters, SizeLetter::Latent) =
-        2 * compressed_columns(model) + mla.qk_rope_head_dim;
+    at(letters, SizeLetter::Latent) = 2 * compressed_columns(model) + mla.qk_rope_head_dim;
   }
   if (experts) {
     // R (f/q) of the routed experts and n (fs/t) of the shared ones, per token of n.

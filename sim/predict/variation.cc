@@ -109,8 +109,7 @@ std::vector<std::size_t> ranges_of(const std::vector<Block>& blocks, std::int32_
     if (slowest[i] + 1 < blocks.size()) begins.push_back(slowest[i] + 1);
   }
   std::ranges::sort(begins);
-  const auto repeated = std::ranges::unique(begins);
-  begins.erase(repeated.begin(), repeated.end());
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
   return begins;
 }
 

@@ -128,8 +128,8 @@ class Finder {
     std::vector<Choice> found;
     std::ranges::copy_if(choices_, std::back_inserter(found),
                          [&](const Choice& c) { return c.changes == changes; });
-    std::ranges::stable_partition(
-        found, [&](const Choice& c) { return family_of(c).offload == plan_.offload; });
+    std::stable_partition(found.begin(), found.end(),
+                          [&](const Choice& c) { return family_of(c).offload == plan_.offload; });
     return found;
   }
   // Everything that saves memory without another layout, on every layout; the smallest bound first.

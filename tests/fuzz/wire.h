@@ -70,7 +70,7 @@ class Play {
     script_.remove_prefix(1);
     return value;
   }
-  std::string bytes() {  // up to 255, or sixteen times as many of one kind
+  std::string bytes() {                // up to 255, or sixteen times as many of one kind
     const std::size_t asked = byte();  // before the rest is measured
     const std::size_t size = std::min(asked, script_.size());
     std::string out(script_.substr(0, size));

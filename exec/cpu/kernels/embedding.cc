@@ -38,6 +38,13 @@ void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids
 
 namespace {
 
+// The iterations of the loop behind it do not meet; clang looks for itself.
+#ifdef __clang__
+#define REHEARSE_INDEPENDENT
+#else
+#define REHEARSE_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 constexpr std::int64_t kPairs = 64;  // of a head that are turned at a time
 
 // Turns `count` pairs of numbers, whose second lies `apart` behind the first: beside it where pairs
@@ -45,7 +52,7 @@ constexpr std::int64_t kPairs = 64;  // of a head that are turned at a time
 void turn(std::int64_t count, std::int64_t apart, const float* cosine, const float* sine,
           float* x) {
   if (apart == 1) {
-#pragma GCC ivdep
+    REHEARSE_INDEPENDENT
     for (std::int64_t i = 0; i < count; ++i) {
       const float a = x[2 * i], b = x[2 * i + 1];
       x[2 * i] = a * cosine[i] - b * sine[i];
@@ -53,7 +60,7 @@ void turn(std::int64_t count, std::int64_t apart, const float* cosine, const flo
     }
     return;
   }
-#pragma GCC ivdep
+  REHEARSE_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) {
     const float a = x[i], b = x[apart + i];
     x[i] = a * cosine[i] - b * sine[i];

@@ -3,9 +3,9 @@
 // launched on a stream. Plain C++: no CUDA header is needed.
 //
 // Activations, logits, their gradients and parameters have type T (Float32 or BFloat16);
-// statistics, lse, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
-// fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are bitwise
-// equal.
+// statistics, lse, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums
+// over rows fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are
+// bitwise equal.
 //
 // All pointers are device memory unless said otherwise. Arrays aligned to 16 B with a row length
 // that divides by 16 B move 16 B per access; others are right, but slower. A call returns a
@@ -59,7 +59,8 @@ constexpr std::int64_t bytes_of(Type type) {
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 // Of a norm of rows(rows, h) with `outputs` gradients of parameters.
 std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t h, int outputs);
-// With dx null the input's gradient is not wanted. scratch: norm_backward_scratch(rows, h, 2) bytes.
+// With dx null the input's gradient is not wanted. scratch: norm_backward_scratch(rows, h, 2)
+// bytes.
 int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias,

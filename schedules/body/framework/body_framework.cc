@@ -40,9 +40,9 @@ std::vector<Node> embedding_backward(FrameworkNodes b) {
 struct LossBytes {
   std::int64_t forward = 0, backward = 0;
 };
-// Megatron's own fusion (NVIDIA/Megatron-LM@7b4a6d76c9 megatron/core/fusions/fused_cross_entropy.py):
-// cast and maxima in one pass (2 + 4), exponentials and their sums (4 + 4), division (4 + 4); the
-// gradient in its place, then cast (4 + 4 + 2).
+// Megatron's own fusion (NVIDIA/Megatron-LM@7b4a6d76c9
+// megatron/core/fusions/fused_cross_entropy.py): cast and maxima in one pass (2 + 4), exponentials
+// and their sums (4 + 4), division (4 + 4); the gradient in its place, then cast (4 + 4 + 2).
 LossBytes loss_bytes(const RuntimeTraits& runtime) {
   if (runtime.cross_entropy == CrossEntropy::Fused) return {4, 2};
   if (runtime.cross_entropy == CrossEntropy::Native) return {22, 10};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/ir.md's example, op by op and byte by byte. The files under tests/data/ir began as those of a
-// prototype: rows as `listing` prints them, values with sizes and offsets, bytes alive per op.
+// docs/ir.md's example, op by op and byte by byte. The files under tests/data/ir began as those of
+// a prototype: rows as `listing` prints them, values with sizes and offsets, bytes alive per op.
 // UPDATE_GOLDEN=1 rewrites them.
 #include <gtest/gtest.h>
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "schedules/scenario/scenario.h"
 #include "schedules/scenario/keys/scenario_keys.h"
+#include "schedules/scenario/scenario.h"
 
 namespace rehearse {
 namespace {

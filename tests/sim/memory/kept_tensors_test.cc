@@ -254,7 +254,8 @@ TEST(KeptTensors, caps_and_eager_softmax_keep_scores_under_every_profile) {
 }
 
 // llama 4 norms queries and keys where they rotate: 2 (q + k) more are kept there. Eager rotation
-// keeps q and k behind it under Megatron's profile, beside the product's output, of which v is a part.
+// keeps q and k behind it under Megatron's profile, beside the product's output, of which v is a
+// part.
 TEST(KeptTensors, layers_that_do_not_rotate_keep_neither_rotated_nor_normed_queries) {
   Transformer model = llama();
   model.query_key_unit_norm = true;

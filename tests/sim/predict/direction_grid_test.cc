@@ -515,7 +515,8 @@ constexpr Awaited kAwaited[]{
      "at the end of the step, run at it, too",
      by_muon},
     {"optimizer states in host memory",
-     "our executor's buckets are then whole segments, more and smaller ones, whose reductions begin "
+     "our executor's buckets are then whole segments, more and smaller ones, whose reductions "
+     "begin "
      "earlier: no note says so",
      by_our_executor},
     {"an MLP twice as wide",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Megatron does in an interleaved pipeline: reductions of all positions start together, a
-// receive stands one op ahead, and of code before October 2023 compute waits. What DeepSpeed sends. What
-// replicas under ZeRO-1 tell each other.
+// receive stands one op ahead, and of code before October 2023 compute waits. What DeepSpeed sends.
+// What replicas under ZeRO-1 tell each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>

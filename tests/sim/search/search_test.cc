@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A search finds what simulating everything finds, says why, and says it the same way each time.
-#include "schedules/scenario/plan_line.h"
 #include "sim/search/search.h"
+#include "schedules/scenario/plan_line.h"
 
 #include <gtest/gtest.h>
 
