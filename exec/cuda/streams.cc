@@ -2,6 +2,7 @@
 #include "exec/cuda/streams.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -101,7 +102,7 @@ void Streams::begin(Lane lane, OpId op, std::span<const OpId> waits) {
   }
   check(cudaEventRecord(events_of(lane.rank, op).start, of(lane)), "cudaEventRecord");
   const std::scoped_lock lock(mutex_);
-  lane_of(lane).issued.push_back({op, waits});
+  lane_of(lane).issued.push_back({op, lane.track, waits});
 }
 
 void Streams::begin_behind(Lane lane, OpId begun) {
@@ -127,10 +128,12 @@ Streams::Seen Streams::look() {
     LaneState& lane = lanes_[k];
     const auto rank = first_ + static_cast<std::int32_t>(k / kNumStreams);
     const bool in_order = k % kNumStreams != static_cast<std::size_t>(Stream::P2p);
+    std::array<bool, kTracks> open{};  // nothing behind the first that has not ended has ended
     for (std::size_t i = lane.ended; i < lane.issued.size(); ++i) {
       const OpId op = lane.issued[i].op;
       OpEvents& events = events_of(rank, op);
-      if (events.ended) continue;
+      bool& behind_open = open[static_cast<std::size_t>(lane.issued[i].track)];
+      if (events.ended || behind_open) continue;
       // Until its end is recorded, the event speaks of the last step.
       const cudaError_t state =
           lane.issued[i].whole ? cudaEventQuery(events.end) : cudaErrorNotReady;
@@ -141,6 +144,7 @@ Streams::Seen Streams::look() {
           return seen;
         }
         if (in_order) break;
+        behind_open = true;
         continue;
       }
       const std::scoped_lock lock(mutex_);

@@ -70,6 +70,7 @@ class Streams {
   };
   struct Issued {
     OpId op;
+    Track track{};
     std::span<const OpId> waits;
     bool whole = false;  // its end is issued too
   };

@@ -301,7 +301,8 @@ std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& 
     Program program;
     std::optional<Schedule> replayed;
     const Result<bool> performed = perform(p, program, replayed, scenario, layout, models, options);
-    if (!performed || !performed.value()) continue;
+    if (!performed || !performed.value())
+      return {};  // no length mends that, and the whole says why
     std::optional<Shortened> shortened = find_left_out(p, replayed ? &*replayed : nullptr);
     if (!shortened) continue;
     const std::int32_t rest =

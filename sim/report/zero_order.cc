@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "schedules/passes/lower.h"
@@ -97,8 +99,13 @@ constexpr std::int64_t kLeastBlocks = 2 << 20;
 std::string framework_note(const Transformer& model, const Prediction& p, const Cluster& cluster) {
   if (p.memory.ranks.empty()) return {};
   const RankMemory& fullest = fullest_rank(p.memory);
-  const Result<MemoryProfile> profile = read_memory_profile(p.plan.runtime.name);
-  if (!profile) return {};
+  std::optional<MemoryProfile> read;
+  if (p.hardware == nullptr) {
+    Result<MemoryProfile> shipped = read_memory_profile(p.plan.runtime.name);
+    if (!shipped) return {};
+    read = std::move(shipped).value();
+  }
+  const MemoryProfile& profile = read ? *read : p.hardware->profile(p.plan);
   for (std::int32_t stage = p.plan.zero_stage; stage-- > 0;) {
     const Plan less = with_stage(p.plan, stage);
     const Layout layout(model, less);
@@ -106,8 +113,8 @@ std::string framework_note(const Transformer& model, const Prediction& p, const 
       const auto chance = static_cast<std::int64_t>(kBlocks * static_cast<double>(peak));
       return fullest.peak_allocated <= peak + std::max(chance, kLeastBlocks);
     };
-    if (too_near(memory_lower_bound(profile.value(), layout))) continue;
-    const Result<MemoryReport> made = memory_of_plan(profile.value(), model, less, cluster);
+    if (too_near(memory_lower_bound(profile, layout))) continue;
+    const Result<MemoryReport> made = memory_of_plan(profile, model, less, cluster);
     if (!made) return {};
     const MemoryReport& memory = made.value();
     if (memory.ranks.empty() || too_near(memory.peak_allocated)) continue;
