@@ -174,7 +174,7 @@ def rows(texts):
     yield "files that say a plan's key, or mean it by its field, mean", round(mean(meant), 2) if meant else "-", ""
     yield "copies of a replica's number (at.data * context_parallel)", lines_with(texts, r"at\.data \* .*context_parallel"), "<= 1"
     yield "uses of own_executor", lines_with(texts, r"\bown_executor\b", model), "<= 10"
-    yield "units that include nlohmann", files_with(texts, r"#include <nlohmann/"), "1"
+    yield "units that include a parser of JSON", files_with(texts, r"#include <(?:nlohmann|rapidjson)/"), "1"
     yield "functions of the largest class of exec/body", max(class_sizes(texts, "exec/body/").values()), "<= 25"
     yield "lines of the longest function of exec/body", max(function_lengths(texts, "exec/body/").values()), "<= 60"
     lonely = lonely_names(texts)

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// nlohmann's SAX events build JsonValue. The parser reads through an iterator that remembers how
-// far it came: the line of an event is the number of newlines before that place.
+// RapidJSON's events build JsonValue. Its reader works on a copy of its stream while it reads a
+// text or a number, so at an event of one the stream still stands where that began; no token spans
+// lines. The line of an event is therefore the number of newlines before the stream's place.
 #include "schedules/base/json_reader.h"
 
 #include <unistd.h>
 
+#if defined(__SSE2__)
+#define RAPIDJSON_SSE2  // texts and blanks by 16 bytes
+#endif
+#include <rapidjson/reader.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "schedules/base/regular_file.h"
 #include "schedules/base/utf8.h"
@@ -20,159 +27,174 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 200;
 constexpr std::size_t kMaxMembers = 10'000;  // of one object: keys are searched one by one
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::size_t kPadding = 16;  // what the reader of 16 bytes may look at behind a text
 
-// Where the parser is; shared by all copies of the iterator.
-struct Cursor {
-  const char* at = nullptr;
-  std::int32_t line = 1;
-};
-
-class LineIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  LineIterator() = default;
-  LineIterator(const char* at, Cursor* cursor) : at_(at), cursor_(cursor) {}
-  reference operator*() const { return *at_; }
-  LineIterator& operator++() {
-    if (*at_ == '\n') ++cursor_->line;
-    cursor_->at = ++at_;
-    return *this;
-  }
-  LineIterator operator++(int) {
-    LineIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const LineIterator& other) const { return at_ == other.at_; }
-  bool operator!=(const LineIterator& other) const { return at_ != other.at_; }
-
- private:
-  const char* at_ = nullptr;
-  Cursor* cursor_ = nullptr;
-};
+// Numbers come as their text: from_chars rounds to the nearest double, the reader's own may not.
+constexpr unsigned kParse = rapidjson::kParseNumbersAsStringsFlag;
 
 // Builds the document; every handler returns false to stop.
 class Builder {
  public:
-  Builder(const std::string& path, std::string_view text, const Cursor& cursor, std::size_t most,
-          JsonValue& root)
-      : text_(text), cursor_(cursor), report_(path), most_(most), root_(root) {}
+  using Text = const char*;
+  using Length = rapidjson::SizeType;
 
-  bool null() { return add(JsonKind::Null) != nullptr; }
-  bool boolean(bool value) {
+  // `text` is what `stream` reads.
+  Builder(const std::string& path, std::string_view text, const rapidjson::StringStream& stream,
+          std::int32_t first_line, std::size_t most, JsonValue& root)
+      : text_(text),
+        stream_(stream),
+        counted_(text.data()),
+        line_(first_line),
+        report_(path),
+        most_(most),
+        root_(root) {}
+
+  bool Null() { return add(JsonKind::Null) != nullptr; }
+  bool Bool(bool value) {
     JsonValue* at = add(JsonKind::Bool);
     if (at != nullptr) at->boolean = value;
     return at != nullptr;
   }
-  bool number_integer(std::int64_t value) { return add_integer(value); }
-  bool number_unsigned(std::uint64_t value) {
-    if (value <= static_cast<std::uint64_t>(INT64_MAX)) {
-      return add_integer(static_cast<std::int64_t>(value));
+  bool RawNumber(Text digits, Length length, bool) {
+    const std::string_view written(digits, length);
+    std::int64_t integer = 0;
+    if (read_all(written, integer)) return add_integer(integer);
+    double value = 0;
+    if (!read_all(written, value)) {
+      value = std::strtod(digits, nullptr);  // outside of a double's range: zero or infinity
+      if (std::isinf(value)) return too_large(stream_.Tell(), written);
     }
-    return add_number(static_cast<double>(value));
-  }
-  bool number_float(double value, const std::string&) {
     constexpr double kExact = 9007199254740992.0;  // 2^53
-    if (std::floor(value) == value && std::abs(value) <= kExact) {
-      return add_integer(static_cast<std::int64_t>(value));  // 1e3, 2048.0
-    }
-    return add_number(value);
-  }
-  bool string(std::string& value) {
-    JsonValue* at = add(JsonKind::String);
-    if (at != nullptr) at->text = std::move(value);
+    const bool whole = std::floor(value) == value && std::abs(value) <= kExact;
+    if (whole) return add_integer(static_cast<std::int64_t>(value));  // 1e3, 2048.0
+    JsonValue* at = add(JsonKind::Number);
+    if (at != nullptr) at->number = value;
     return at != nullptr;
   }
-  bool binary(std::vector<std::uint8_t>&) { return false; }  // never in text
-  bool start_object(std::size_t) { return open(JsonKind::Object); }
-  bool start_array(std::size_t) { return open(JsonKind::Array); }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool key(std::string& name) {
+  bool String(Text text, Length length, bool) {
+    if (!whole(text, length)) return false;
+    JsonValue* at = add(JsonKind::String);
+    if (at != nullptr) at->text.assign(text, length);
+    return at != nullptr;
+  }
+  bool StartObject() { return open(JsonKind::Object); }
+  bool StartArray() { return open(JsonKind::Array); }
+  bool EndObject(Length) { return close(); }
+  bool EndArray(Length) { return close(); }
+  bool Key(Text text, Length length, bool) {
+    if (!whole(text, length)) return false;
+    const std::string_view name(text, length);
     JsonValue& object = *open_.back();
     if (object.find(name) != nullptr) {
-      report_.fail(cursor_.line, path_of(name), "the key stands twice in one object");
+      report_.fail(line(), path_of(name), "the key stands twice in one object");
       return false;
     }
     if (object.members.size() >= kMaxMembers) {
-      report_.fail(cursor_.line, path_of(name), "an object of more than 10000 keys");
+      report_.fail(line(), path_of(name), "an object of more than 10000 keys");
       return false;
     }
     JsonMember& member = object.members.emplace_back();
-    member.key = std::move(name);
-    member.line = cursor_.line;
+    member.key = name;
+    member.line = line();
     return true;
   }
-  bool parse_error(std::size_t, const std::string& token, const nlohmann::detail::exception& e) {
-    constexpr int kNumberOverflow = 406;
-    const std::string_view what = e.what();
-    if (e.id == kNumberOverflow) {
-      report_.fail(line_of_number(), "", "the number " + printable(token, 40) + " is too large");
-    } else if (what.find("UTF-8") != what.npos) {
-      report_.fail(cursor_.line, "", "not UTF-8 text");
-    } else if (what.find("invalid string") != what.npos) {
-      report_.fail(line_of_number(), "",
-                   "not JSON: a string is not closed on its line, or has a bad escape");
-    } else if (what.find("unexpected end of input") != what.npos) {
-      report_.fail(cursor_.line, "", "not JSON: the text ends too early");
-    } else {
-      report_.fail(line_of_number(), "", "not JSON: unexpected " + stumbled_over(what));
+  // The other handlers of numbers are not called (kParse).
+  bool Int(int) { return false; }
+  bool Uint(unsigned) { return false; }
+  bool Int64(std::int64_t) { return false; }
+  bool Uint64(std::uint64_t) { return false; }
+  bool Double(double) { return false; }
+
+  // What the reader stumbled over at `place`, of a document that no handler refused.
+  void fail(rapidjson::ParseErrorCode code, std::size_t place) {
+    const std::string_view rest = text_.substr(place);
+    switch (code) {
+      case rapidjson::kParseErrorStringUnicodeEscapeInvalidHex:
+      case rapidjson::kParseErrorStringUnicodeSurrogateInvalid:
+      case rapidjson::kParseErrorStringEscapeInvalid:
+      case rapidjson::kParseErrorStringMissQuotationMark:
+        bad_string(place);
+        return;
+      case rapidjson::kParseErrorNumberTooBig:
+        too_large(place, rest.substr(0, word_length(rest)));
+        return;
+      default:
+        break;
     }
-    return false;
+    const bool in_a_word = code == rapidjson::kParseErrorValueInvalid ||
+                           code == rapidjson::kParseErrorNumberMissFraction ||
+                           code == rapidjson::kParseErrorNumberMissExponent ||
+                           word_length(rest) > 0;
+    std::size_t begin = place;
+    while (in_a_word && begin > 0 && in_word(text_[begin - 1])) --begin;
+    move_to(place);
+    const std::string_view what = text_.substr(begin);
+    if (what.empty()) {
+      report_.fail(line(), "", "not JSON: the text ends too early");
+      return;
+    }
+    std::size_t length = std::max<std::size_t>(word_length(what), 1);
+    if (what.front() == '"') length = std::min(what.find('"', 1), what.size() - 1) + 1;
+    report_.fail(line(), "", "not JSON: unexpected " + printable(what.substr(0, length), 40));
   }
   JsonReport& report() { return report_; }
 
  private:
-  // What the parser stumbled over: a word or number (it may have looked one character past it), a
-  // string, or a single mark. `what` is the parser's own description.
-  std::string stumbled_over(std::string_view what) const {
-    std::string_view read = text_.substr(0, static_cast<std::size_t>(cursor_.at - text_.data()));
-    const auto says = [&](std::string_view words) { return what.find(words) != what.npos; };
-    if (says("unexpected string literal")) {
-      const std::size_t quote = read.size() < 2 ? read.npos : read.rfind('"', read.size() - 2);
-      return printable(read.substr(quote == read.npos ? 0 : quote), 40);
-    }
-    const bool word = says("invalid literal") || says("invalid number") || says("number literal");
-    if (word && read.size() > 1 && !in_word(read.back()) && in_word(read[read.size() - 2])) {
-      read.remove_suffix(1);
-    }
-    std::size_t begin = read.size() - 1;
-    while (word && begin > 0 && in_word(read[begin - 1])) --begin;
-    return printable(read.substr(begin), 40);
+  template <class T>
+  static bool read_all(std::string_view digits, T& value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size();
   }
   static bool in_word(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '+' || c == '.' || c == '_';
   }
-  // The parser looks one character past a number (and past what it did not expect): that may be a
-  // line break, which does not count yet.
-  std::int32_t line_of_number() const {
-    return cursor_.at > text_.data() && cursor_.at[-1] == '\n' ? cursor_.line - 1 : cursor_.line;
+  static std::size_t word_length(std::string_view text) {
+    return static_cast<std::size_t>(std::ranges::find_if_not(text, in_word) - text.begin());
+  }
+  // Where the stream stands now. Places only grow.
+  std::int32_t line() { return move_to(stream_.Tell()); }
+  std::int32_t move_to(std::size_t place) {
+    const char* const to = text_.data() + place;
+    while (counted_ < to) {
+      const void* found = std::memchr(counted_, '\n', static_cast<std::size_t>(to - counted_));
+      if (found == nullptr) break;
+      counted_ = static_cast<const char*>(found) + 1;
+      ++line_;
+    }
+    counted_ = std::max(counted_, to);
+    return line_;
+  }
+  bool too_large(std::size_t place, std::string_view digits) {
+    report_.fail(move_to(place), "", "the number " + printable(digits, 40) + " is too large");
+    return false;
+  }
+  bool bad_string(std::size_t place) {
+    report_.fail(move_to(place), "",
+                 "not JSON: a string is not closed on its line, or has a bad escape");
+    return false;
+  }
+  // Half of a character outside of 16 bits, which the reader lets through where the other half is
+  // missing before it; the document itself was UTF-8.
+  bool whole(Text text, Length length) {
+    const char* const end = text + length;
+    for (const char* at = text; (at = std::find(at, end, '\xED')) != end; ++at) {
+      if (end - at > 1 && static_cast<unsigned char>(at[1]) >= 0xA0)
+        return bad_string(stream_.Tell());
+    }
+    return true;
   }
   bool add_integer(std::int64_t value) {
     JsonValue* at = add(JsonKind::Integer);
     if (at == nullptr) return false;
-    at->line = line_of_number();
     at->integer = value;
     at->number = static_cast<double>(value);
     return true;
   }
-  bool add_number(double value) {
-    JsonValue* at = add(JsonKind::Number);
-    if (at == nullptr) return false;
-    at->line = line_of_number();
-    at->number = value;
-    return true;
-  }
   JsonValue* add(JsonKind kind) {
     if (++values_ > most_) {
-      report_.fail(cursor_.line, "",
-                   "a document of more than " + std::to_string(most_) + " values");
+      report_.fail(line(), "", "a document of more than " + std::to_string(most_) + " values");
       return nullptr;
     }
     JsonValue* at = &root_;
@@ -181,7 +203,7 @@ class Builder {
       at = parent.is(JsonKind::Array) ? &parent.items.emplace_back() : &parent.members.back().value;
     }
     at->kind = kind;
-    at->line = cursor_.line;
+    at->line = line();
     return at;
   }
   bool open(JsonKind kind) {
@@ -198,7 +220,7 @@ class Builder {
     open_.pop_back();
     return true;
   }
-  std::string path_of(const std::string& last) const {
+  std::string path_of(std::string_view last) const {
     std::string path;
     for (const JsonValue* value : open_) {
       if (value->is(JsonKind::Array)) {
@@ -207,11 +229,13 @@ class Builder {
         path += (path.empty() ? "" : ".") + value->members.back().key;
       }
     }
-    return path + (path.empty() ? "" : ".") + last;
+    return path + (path.empty() ? "" : ".") + std::string(last);
   }
 
   std::string_view text_;
-  const Cursor& cursor_;
+  const rapidjson::StringStream& stream_;
+  const char* counted_;  // newlines before it are in line_
+  std::int32_t line_;
   JsonReport report_;
   const std::size_t most_;
   JsonValue& root_;
@@ -257,11 +281,26 @@ Result<JsonValue> parse_json(std::string_view text, const std::string& path,
                              std::int32_t first_line, std::size_t most) {
   const bool blank = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   if (blank) return json_error(path, 0, "", "the file is empty");
+  // The reader wants an end that it sees, and room behind it.
+  std::string copy;
+  copy.reserve(text.size() + kPadding);
+  copy = text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+  if (const std::size_t good = utf8_prefix(copy); good < copy.size()) {
+    const auto line =
+        std::count(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(good), '\n');
+    return json_error(path, first_line + static_cast<std::int32_t>(line), "", "not UTF-8 text");
+  }
   JsonValue root;
-  Cursor cursor{text.data(), first_line};
-  Builder builder(path, text, cursor, most, root);
-  const LineIterator begin(text.data(), &cursor), end(text.data() + text.size(), &cursor);
-  if (!nlohmann::json::sax_parse(begin, end, &builder)) return builder.report().error();
+  rapidjson::StringStream stream(copy.c_str());
+  Builder builder(path, copy, stream, first_line, most, root);
+  rapidjson::Reader reader;
+  const rapidjson::ParseResult done = reader.Parse<kParse>(stream, builder);
+  if (done.IsError() && builder.report().ok()) builder.fail(done.Code(), done.Offset());
+  const std::size_t end = stream.Tell();
+  if (!done.IsError() && end < copy.size()) {  // a zero byte, which ends the stream
+    builder.fail(rapidjson::kParseErrorDocumentRootNotSingular, end);
+  }
+  if (!builder.report().ok()) return builder.report().error();
   return root;
 }
 

@@ -2,7 +2,7 @@
 // JSON files of people: a small document that knows its lines, and errors that say where.
 //
 // Made for configuration (scenarios, models, clusters, cases), not for large data: schedule and
-// trace files have readers of their own. The parser is nlohmann's, used in json_reader.cc alone.
+// trace files have readers of their own. The parser is RapidJSON, used in json_reader.cc alone.
 #pragma once
 
 #include <cstdint>

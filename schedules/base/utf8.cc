@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/base/utf8.h"
 
+#include <cstdint>
+#include <cstring>
+
 namespace rehearse {
 
 std::size_t utf8_length(std::string_view text) {
@@ -19,6 +22,19 @@ std::size_t utf8_length(std::string_view text) {
   const bool bad = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) ||
                    (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90);
   return bad ? 0 : length;
+}
+
+std::size_t utf8_prefix(std::string_view text) {
+  constexpr std::uint64_t kAbove = 0x8080808080808080;  // no bit of these in eight of ASCII
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::uint64_t eight = kAbove;
+    if (text.size() - at >= sizeof eight) std::memcpy(&eight, text.data() + at, sizeof eight);
+    const std::size_t length = (eight & kAbove) == 0 ? sizeof eight : utf8_length(text.substr(at));
+    if (length == 0) break;
+    at += length;
+  }
+  return at;
 }
 
 std::string printable(std::string_view text, std::size_t limit) {
