@@ -7,6 +7,7 @@
 #include "schedules/base/counted.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/base/standard_input.h"
 #include "schedules/formats/schedule_file.h"
 #include "schedules/ir/text.h"
 #include "schedules/ir/where.h"
@@ -82,15 +83,16 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
 }
 
 Result<Checked> check_file(const std::string& named, const Options& options) {
-  const std::string path = scenario_file(named);  // a schedule's own file wins
-  const Result<std::string> text = read_text_file(path, kLargestFile);
+  const bool piped = named == "-";
+  const std::string path = piped ? "standard input" : scenario_file(named);  // its own file wins
+  const Result<std::string> text = piped ? standard_input() : read_text_file(path, kLargestFile);
   if (!text) return text.error();
   const std::size_t first = text.value().find_first_not_of(" \t\r\n");
   Result<ScheduleFile> file = Error{};
   if (first != std::string::npos && text.value()[first] == '{') {
     const Result<JsonValue> document = parse_schedule_document(text.value(), path);
     if (!document) return document.error();
-    if (is_scenario(document.value())) return check_scenario(path, options);
+    if (is_scenario(document.value())) return check_scenario(piped ? named : path, options);
     if (const std::string kind = other_kind(document.value(), path); !kind.empty()) {
       return json_error(path, 0, "", kind);
     }
@@ -235,7 +237,7 @@ Command check_command() {
   const auto o = std::make_shared<Options>();
   Command command{"check", "prove a scenario's schedule, or somebody's own (CSV or JSON)"};
   command.options = {
-      required({"FILE", &o->files, "schedule or scenario files"}),
+      required({"FILE", &o->files, "schedule or scenario files; - is standard input"}),
       {"--streams", &o->streams_name, "how transfers share in-order queues",
        names_of(kStreamModels)},
       {"--transfers", &o->transfers_name, "order of our transfers, for compute orders",

@@ -234,5 +234,17 @@ TEST(CheckCommand, ProvesAScenarioToo) {
   EXPECT_NE(check.out.find("V10 gradients"), std::string::npos) << check.out;
 }
 
+TEST(CheckCommand, StandardInputIsWhatAFileWouldBe) {
+  for (const std::string& path :
+       {kFixtures + "sail-1f1b.p4.m8.v1.json", std::string("scenarios/3d-8-gpus.json")}) {
+    const Outcome file = run("check " + path), piped = run("check - < " + path);
+    EXPECT_EQ(piped.exit_code, 0) << piped.out;
+    EXPECT_EQ(piped.out.substr(1), file.out.substr(path.size()));
+  }
+  const Outcome broken = run("check - < README.md", true);
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_EQ(broken.out.find("rehearse: standard input:"), 0U) << broken.out;
+}
+
 }  // namespace
 }  // namespace rehearse
