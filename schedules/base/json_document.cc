@@ -45,14 +45,15 @@ std::string number_text(double value) {
 
 Json::Json(std::initializer_list<Json> elements) {
   const bool pairs = std::ranges::all_of(elements, [](const Json& one) {
-    return one.is_array() && one.items_.size() == 2 && one.items_[0].is_string();
+    return one.is_array() && one.size() == 2 && one.items()[0].is_string();
   });
-  kind_ = pairs ? Kind::Object : Kind::List;
   if (!pairs) {
-    items_ = elements;
+    value_ = List(elements);
     return;
   }
-  for (const Json& pair : elements) members_.push_back({pair.items_[0].text_, pair.items_[1]});
+  Object members;
+  for (const Json& pair : elements) members.push_back({pair.items()[0].text(), pair.items()[1]});
+  value_ = std::move(members);
 }
 
 Json::Json(const JsonValue& read) {
@@ -60,40 +61,43 @@ Json::Json(const JsonValue& read) {
     case JsonKind::Null:
       break;
     case JsonKind::Bool:
-      *this = Json(read.boolean);
+      value_ = read.boolean;
       break;
     case JsonKind::Integer:
-      *this = Json(read.integer);
+      value_ = read.integer;
       break;
     case JsonKind::Number:
       *this = Json(read.number);
       break;
     case JsonKind::String:
-      *this = Json(read.text);
+      value_ = read.text;
       break;
-    case JsonKind::Array:
-      kind_ = Kind::List;
-      for (const JsonValue& item : read.items) items_.emplace_back(item);
+    case JsonKind::Array: {
+      List items;
+      for (const JsonValue& item : read.items) items.emplace_back(item);
+      value_ = std::move(items);
       break;
-    case JsonKind::Object:
-      kind_ = Kind::Object;
+    }
+    case JsonKind::Object: {
+      Object members;
       for (const JsonMember& member : read.members) {
-        members_.push_back({member.key, Json(member.value)});
+        members.push_back({member.key, Json(member.value)});
       }
+      value_ = std::move(members);
       break;
+    }
   }
 }
 
 Json Json::array(std::initializer_list<Json> elements) {
   Json list;
-  list.kind_ = Kind::List;
-  list.items_ = elements;
+  list.value_ = List(elements);
   return list;
 }
 
 Json Json::object() {
   Json object;
-  object.kind_ = Kind::Object;
+  object.value_ = Object();
   return object;
 }
 
@@ -103,29 +107,55 @@ Json Json::parse(std::string_view text) {
 }
 
 double Json::number() const {
-  return kind_ == Kind::Number ? number_ : static_cast<double>(integer_);
+  const double* number = std::get_if<double>(&value_);
+  return number != nullptr ? *number : static_cast<double>(integer());
+}
+
+std::int64_t Json::integer() const {
+  if (const bool* truth = std::get_if<bool>(&value_)) return *truth ? 1 : 0;
+  const std::int64_t* integer = std::get_if<std::int64_t>(&value_);
+  return integer != nullptr ? *integer : 0;
+}
+
+const std::vector<Json>& Json::items() const& {
+  static const List kNone;
+  const List* items = std::get_if<List>(&value_);
+  return items != nullptr ? *items : kNone;
+}
+std::vector<Json>& Json::items() & {
+  return std::get<List>(value_);
+}
+const std::vector<Json::Member>& Json::members() const& {
+  static const Object kNone;
+  const Object* members = std::get_if<Object>(&value_);
+  return members != nullptr ? *members : kNone;
+}
+std::vector<Json::Member>& Json::members() & {
+  return std::get<Object>(value_);
 }
 
 std::size_t Json::size() const {
-  return kind_ == Kind::Object ? members_.size() : items_.size();
+  return is_object() ? members().size() : items().size();
 }
 
 void Json::push_back(Json value) {
-  if (is_null()) kind_ = Kind::List;
-  items_.push_back(std::move(value));
+  if (is_null()) value_ = List();
+  std::get<List>(value_).push_back(std::move(value));
 }
 
 const Json* Json::find(std::string_view key) const {
-  const auto found = std::ranges::find(members_, key, &Member::key);
-  return found == members_.end() ? nullptr : &found->value;
+  const std::vector<Member>& all = members();
+  const auto found = std::ranges::find(all, key, &Member::key);
+  return found == all.end() ? nullptr : &found->value;
 }
 
 Json& Json::operator[](std::string_view key) {
-  if (is_null()) kind_ = Kind::Object;
-  const auto found = std::ranges::find(members_, key, &Member::key);
-  if (found != members_.end()) return found->value;
-  members_.push_back({std::string(key), {}});
-  return members_.back().value;
+  if (is_null()) value_ = Object();
+  Object& all = std::get<Object>(value_);
+  const auto found = std::ranges::find(all, key, &Member::key);
+  if (found != all.end()) return found->value;
+  all.push_back({std::string(key), {}});
+  return all.back().value;
 }
 
 const Json& Json::operator[](std::string_view key) const {
@@ -133,12 +163,13 @@ const Json& Json::operator[](std::string_view key) const {
 }
 
 void Json::erase(std::string_view key) {
-  std::erase_if(members_, [&](const Member& member) { return member.key == key; });
+  if (!is_object()) return;
+  std::erase_if(members(), [&](const Member& member) { return member.key == key; });
 }
 
 void Json::update(const Json& other) {
-  if (is_null()) kind_ = Kind::Object;
-  for (const Member& member : other.members_) (*this)[member.key] = member.value;
+  if (is_null()) value_ = Object();
+  for (const Member& member : other.members()) (*this)[member.key] = member.value;
 }
 
 std::string Json::dump(int indent) const {
@@ -153,36 +184,30 @@ void Json::write(std::string& out, int indent, int depth) const {
     out += '\n';
     out.append(static_cast<std::size_t>(indent * level), ' ');
   };
-  switch (kind_) {
-    case Kind::Null:
-      out += "null";
-      return;
-    case Kind::Bool:
-      out += json_bool(integer_ != 0);
-      return;
-    case Kind::Integer:
-      out += std::to_string(integer_);
-      return;
-    case Kind::Number:
-      out += number_text(number_);
-      return;
-    case Kind::Text:
-      out += json_quoted(text_);
-      return;
-    case Kind::List:
-    case Kind::Object:
-      break;
+  if (is_null()) {
+    out += "null";
+  } else if (is_boolean()) {
+    out += json_bool(integer() != 0);
+  } else if (holds<std::int64_t>()) {
+    std::array<char, 24> digits;
+    out.append(digits.data(),
+               std::to_chars(digits.data(), digits.data() + digits.size(), integer()).ptr);
+  } else if (holds<double>()) {
+    out += number_text(number());
+  } else if (is_string()) {
+    out += json_quoted(text());
+  } else {
+    const bool object = is_object();
+    out += object ? '{' : '[';
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (i > 0) out += ',';
+      line(depth + 1);
+      if (object) out += json_quoted(members()[i].key) + (indent < 0 ? ":" : ": ");
+      (object ? members()[i].value : items()[i]).write(out, indent, depth + 1);
+    }
+    if (!empty()) line(depth);
+    out += object ? '}' : ']';
   }
-  const bool object = kind_ == Kind::Object;
-  out += object ? '{' : '[';
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (i > 0) out += ',';
-    line(depth + 1);
-    if (object) out += json_quoted(members_[i].key) + (indent < 0 ? ":" : ": ");
-    (object ? members_[i].value : items_[i]).write(out, indent, depth + 1);
-  }
-  if (!empty()) line(depth);
-  out += object ? '}' : ']';
 }
 
 }  // namespace rehearse

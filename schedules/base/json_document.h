@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace rehearse {
@@ -38,22 +39,20 @@ class Json {
 
   Json() = default;
   Json(std::nullptr_t) {}
-  Json(bool value) : kind_(Kind::Bool), integer_(value ? 1 : 0) {}
+  Json(bool value) : value_(value) {}
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Json(T value)
-      : kind_(Kind::Integer), integer_(static_cast<std::int64_t>(value)) {}
-  Json(double value)  // null where it is NaN or infinite
-      : kind_(std::isfinite(value) ? Kind::Number : Kind::Null), number_(value) {}
+  requires(!std::same_as<T, bool>) Json(T value) : value_(static_cast<std::int64_t>(value)) {}
+  Json(double value) {  // null where it is NaN or infinite
+    if (std::isfinite(value)) value_ = value;
+  }
   Json(float value) : Json(static_cast<double>(value)) {}
-  Json(std::string value) : kind_(Kind::Text), text_(std::move(value)) {}
+  Json(std::string value) : value_(std::move(value)) {}
   Json(std::string_view value) : Json(std::string(value)) {}
   Json(const char* value) : Json(std::string(value)) {}
   template <class T>
   Json(const std::optional<T>& value) : Json(value ? Json(*value) : Json()) {}  // null: nothing
   template <class T>
-  Json(const std::vector<T>& values) : kind_(Kind::List) {
-    for (const auto& value : values) items_.emplace_back(value);
-  }
+  Json(const std::vector<T>& values) : value_(List(values.begin(), values.end())) {}
   // An object where every element is a list of a text and a value, else a list.
   Json(std::initializer_list<Json> elements);
   explicit Json(const JsonValue& read);
@@ -63,27 +62,27 @@ class Json {
   // The document of a text. REQUIRES: the text is JSON (of our own making, or read before).
   static Json parse(std::string_view text);
 
-  bool is_null() const { return kind_ == Kind::Null; }
-  bool is_array() const { return kind_ == Kind::List; }
-  bool is_object() const { return kind_ == Kind::Object; }
-  bool is_boolean() const { return kind_ == Kind::Bool; }
-  bool is_number() const { return kind_ == Kind::Integer || kind_ == Kind::Number; }
-  bool is_string() const { return kind_ == Kind::Text; }
+  bool is_null() const { return holds<std::monostate>(); }
+  bool is_array() const { return holds<List>(); }
+  bool is_object() const { return holds<Object>(); }
+  bool is_boolean() const { return holds<bool>(); }
+  bool is_number() const { return holds<std::int64_t>() || holds<double>(); }
+  bool is_string() const { return holds<std::string>(); }
 
   // The value itself. REQUIRES: it is of that kind; an integer is a number too.
-  const std::string& text() const { return text_; }
+  const std::string& text() const { return std::get<std::string>(value_); }
   double number() const;
-  std::int64_t integer() const { return integer_; }
+  std::int64_t integer() const;  // of a truth 1 or 0
 
   // Lists and objects; a null becomes what is asked of it.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
   void push_back(Json value);
-  const std::vector<Json>& items() const& { return items_; }  // of a list
-  std::vector<Json>& items() & { return items_; }
-  std::vector<Json> items() && { return std::move(items_); }
-  const std::vector<Member>& members() const& { return members_; }  // of an object
-  std::vector<Member>& members() & { return members_; }
+  const std::vector<Json>& items() const&;  // of a list
+  std::vector<Json>& items() &;
+  std::vector<Json> items() && { return std::move(items()); }
+  const std::vector<Member>& members() const&;  // of an object
+  std::vector<Member>& members() &;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const Json* find(std::string_view key) const;
   Json& operator[](std::string_view key);              // added as null where it is not there
@@ -97,16 +96,16 @@ class Json {
   std::string dump(int indent = -1) const;
 
  private:
-  enum class Kind : std::uint8_t { Null, Bool, Integer, Number, Text, List, Object };
+  using List = std::vector<Json>;
+  using Object = std::vector<Member>;
 
+  template <class T>
+  bool holds() const {
+    return std::holds_alternative<T>(value_);
+  }
   void write(std::string& out, int indent, int depth) const;
 
-  Kind kind_ = Kind::Null;
-  std::int64_t integer_ = 0;  // of Bool and Integer
-  double number_ = 0;
-  std::string text_;
-  std::vector<Json> items_;
-  std::vector<Member> members_;
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Object> value_;
 };
 
 }  // namespace rehearse

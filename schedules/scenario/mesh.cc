@@ -39,6 +39,9 @@ std::int32_t Mesh::ranks() const {
 std::int32_t Mesh::stride(Axis axis) const {
   return stride_[at(axis)];
 }
+std::int32_t Mesh::stride_in_position(Axis axis) const {
+  return stride_in_position_[at(axis)];
+}
 std::int32_t Mesh::size(Axis axis) const {
   return size_[at(axis)];
 }

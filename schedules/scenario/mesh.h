@@ -45,6 +45,7 @@ class Mesh {
   std::int32_t shards() const { return shards_; }  // Plan::shards
   const Folded& folded_size() const { return folded_size_; }
   std::int32_t stride(Axis axis) const;  // distance in ranks between neighbours on the axis
+  std::int32_t stride_in_position(Axis axis) const;  // the same inside a position: j of Folded
   std::int32_t size(Axis axis) const;
   // Members of the group along `axis` that holds `rank`, by coordinate.
   std::vector<Rank> group(Axis axis, Rank rank) const;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <utility>
+#include <numeric>
 
 namespace rehearse::sim {
 namespace {
@@ -31,17 +31,48 @@ LinkKinds kinds_of(std::span<const LinkUse> uses) {
 }
 
 Network::Network(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
-                 std::span<const RankClassInfo> rows)
-    : cluster_(&cluster), model_(&model), mesh_(plan), shards_(plan.shards()) {
-  nodes_ = ceil_div(mesh_.ranks(), cluster.gpus_per_node);
+                 std::span<const RankClassInfo> rows, bool all_replicas)
+    : cluster_(&cluster), model_(&model), whole_(plan), mesh_(plan) {
+  nodes_ = ceil_div(whole_.ranks(), cluster.gpus_per_node);
+  add_node_cuts();
+  add_fabric_cuts();
+  const std::int32_t per_position = whole_.ranks() / whole_.size(Axis::Pipeline);
+  const bool alike = std::ranges::all_of(
+      rows, [&](const RankClassInfo& row) { return row.multiplicity >= per_position; });
+  if (alike && !all_replicas && cluster.processes <= 1) leave_out_replicas(plan);
   place_rows(rows);
   // The ports: one resource pair per row, since a GPU belongs to one row.
   for (std::int32_t row = 0; row < num_rows(); ++row) {
     links_.push_back({LinkKind::Port, true, {ring_bandwidth(cluster.gpus_per_node)}});
     links_.push_back({LinkKind::Port, false, {ring_bandwidth(cluster.gpus_per_node)}});
   }
-  add_node_cuts();
-  add_fabric_cuts();
+  for (Cut& cut : cuts_) number_links(cut);
+}
+
+void Network::leave_out_replicas(const Plan& plan) {
+  constexpr std::int64_t kPeriodsKept = 3;  // and what is left of a fourth
+  std::int64_t blocks = cluster_->gpus_per_node;
+  for (const Cut& cut : cuts_) {
+    if (blocks <= whole_.ranks()) blocks = std::lcm(blocks, std::int64_t{cut.block});
+  }
+  // Replicas after which a stride has gone through whole units.
+  const auto after = [](std::int64_t unit, std::int64_t stride) {
+    return unit / std::gcd(unit, stride);
+  };
+  const Folded& experts = whole_.folded_size();
+  std::int64_t period = after(blocks, whole_.stride(Axis::Data));
+  period = std::lcm(period, after(std::int64_t{experts.tensor} * experts.expert,
+                                  whole_.stride_in_position(Axis::Data)));
+  if (plan.shard_group > 0) {
+    period = std::lcm(period, after(plan.shard_group, whole_.size(Axis::Context)));
+  }
+  const std::int64_t replicas = whole_.size(Axis::Data), more = replicas / period - kPeriodsKept;
+  if (more <= 0) return;
+  period_ = static_cast<std::int32_t>(period);
+  periods_left_out_ = static_cast<std::int32_t>(more);
+  Plan shorter = plan;
+  shorter.data_parallel -= period_ * periods_left_out_;
+  mesh_ = Mesh(shorter);
 }
 
 void Network::place_rows(std::span<const RankClassInfo> rows) {
@@ -53,7 +84,7 @@ void Network::place_rows(std::span<const RankClassInfo> rows) {
       data_end_.push_back(replicas);
     }
   }
-  const std::int32_t per_position = mesh_.ranks() / mesh_.size(Axis::Pipeline);
+  const std::int32_t per_position = whole_.ranks() / whole_.size(Axis::Pipeline);
   for (const RankClassInfo& row : rows) {
     const bool whole = row.multiplicity >= per_position;  // whatever its data range says
     position_.push_back(row.position.value);
@@ -78,12 +109,11 @@ void Network::place_rows(std::span<const RankClassInfo> rows) {
 }
 
 // Blocks that hold the same rows in the same numbers are equal: they share one resource pair.
-void Network::add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups) {
-  Cut cut{.kind = kind, .block = block, .capacity = capacity, .for_groups = for_groups};
+void Network::number_links(Cut& cut) {
   std::map<std::vector<std::int32_t>, std::int32_t> resource_of_content;
   std::vector<std::int32_t> content, previous;
-  for (std::int32_t first = 0; first < mesh_.ranks(); first += block) {
-    const std::int32_t end = std::min(first + block, mesh_.ranks());
+  for (std::int32_t first = 0; first < mesh_.ranks(); first += cut.block) {
+    const std::int32_t end = std::min(first + cut.block, mesh_.ranks());
     content.assign(row_of_rank_.begin() + first, row_of_rank_.begin() + end);
     std::sort(content.begin(), content.end());
     if (!cut.resource_of.empty() && content == previous) {  // neighbours are often equal
@@ -94,12 +124,11 @@ void Network::add_cut(LinkKind kind, std::int32_t block, double capacity, bool f
     const auto next = static_cast<std::int32_t>(links_.size());
     const auto [at, fresh] = resource_of_content.try_emplace(content, next);
     if (fresh) {
-      links_.push_back({kind, true, {capacity}});
-      links_.push_back({kind, false, {capacity}});
+      links_.push_back({cut.kind, true, {cut.capacity}});
+      links_.push_back({cut.kind, false, {cut.capacity}});
     }
     cut.resource_of.push_back(at->second);
   }
-  cuts_.push_back(std::move(cut));
 }
 
 void Network::add_node_cuts() {

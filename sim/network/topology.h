@@ -6,6 +6,9 @@
 // has its own data-parallel ring), and what a shape says already counts these siblings. Links that
 // several rows use are the same ResourceId for all of them; equal links (all nodes of a position)
 // are one resource. No times here: collective_cost.h and transfer_cost.h make them.
+//
+// Nothing is looked at per GPU either: replicas that stand on the links as the replicas before them
+// do are left out (Network::leave_out_replicas), and what counts them is put right again.
 #pragma once
 
 #include <array>
@@ -108,8 +111,9 @@ class Network {
  public:
   // REQUIRES: cluster and model outlive the network. Row r of `rows` as in Schedule::rows; empty:
   // row r is position r. A plan with more GPUs than a node fills further nodes, the last in part.
+  // `all_replicas`: every rank is looked at, for tests; nothing else differs.
   Network(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
-          std::span<const RankClassInfo> rows);
+          std::span<const RankClassInfo> rows, bool all_replicas = false);
 
   GroupShape group(RankClass row, const GroupAxes& axes) const;
   // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions), and those
@@ -131,6 +135,7 @@ class Network {
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin_.size()) - 1; }
   std::int32_t num_nodes() const { return nodes_; }
+  std::int32_t replicas_left_out() const { return period_ * periods_left_out_; }
   // Resources are numbered 0 ... num_resources()-1 (CostTable::num_resources).
   std::int32_t num_resources() const { return static_cast<std::int32_t>(links_.size()); }
   std::span<const Link> links() const { return links_; }
@@ -147,10 +152,18 @@ class Network {
     std::vector<std::int32_t> resource_of;  // per block: its outward resource; inward is the next
   };
   struct Loads;  // link_loads.h
+  // Chooses the mesh that is looked at. Replicas that stand `period` apart on the data axis stand
+  // on the same place of every block that the cuts make (and of the experts' and the sharding
+  // groups); so a machine without some whole periods in its middle has the same links with the same
+  // loads. Four periods are kept at most: both ends and what lies between.
+  void leave_out_replicas(const Plan& plan);
   void place_rows(std::span<const RankClassInfo> rows);
-  void add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups);
+  void add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups) {
+    cuts_.push_back({.kind = kind, .block = block, .capacity = capacity, .for_groups = for_groups});
+  }
   void add_node_cuts();
   void add_fabric_cuts();
+  void number_links(Cut& cut);
   std::span<const std::int32_t> ranks_of(RankClass row) const;
   // The ranks of the row's position, by their coordinate along the data axis.
   std::vector<std::vector<std::int32_t>> replicas_beside(RankClass row) const;
@@ -171,14 +184,19 @@ class Network {
   };
   void part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
                     const PartOfReplicas& part, std::vector<std::int32_t>& members) const;
+  // Blocks of `size` ranks that hold one of an instance's `n` members, of whom `members` are looked
+  // at.
+  std::int32_t blocks_of(std::span<const std::int32_t> members, std::int32_t n,
+                         std::int32_t size) const;
   void account(std::span<const std::int32_t> members, RankClass row, std::vector<Loads>& loads,
                GroupShape& shape) const;
   void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;
 
   const Cluster* cluster_;
   const CollectiveModel* model_;
-  Mesh mesh_;
-  std::int32_t shards_;
+  Mesh whole_;  // of the plan
+  Mesh mesh_;   // of the replicas that are looked at
+  std::int32_t period_ = 0, periods_left_out_ = 0;
   std::vector<std::int32_t> row_begin_;  // ranks of row r: row_ranks_[row_begin_[r] ..]
   std::vector<std::int32_t> row_ranks_;
   std::vector<std::int32_t> row_of_rank_;

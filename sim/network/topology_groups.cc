@@ -8,18 +8,31 @@
 
 namespace rehearse::sim {
 
+// Of an instance of `n` members those that are left out hold as many blocks as the members of a
+// period that is looked at and has replicas on both sides.
+std::int32_t Network::blocks_of(std::span<const std::int32_t> members, std::int32_t n,
+                                std::int32_t size) const {
+  const bool whole = static_cast<std::int32_t>(members.size()) == n;
+  std::int32_t blocks = 1, in_a_period = 0;
+  for (std::size_t i = 1; i < members.size(); ++i) {
+    if (members[i] / size == members[i - 1] / size) continue;
+    ++blocks;
+    if (!whole) in_a_period += mesh_.coordinates({members[i]}).data / period_ == 1 ? 1 : 0;
+  }
+  return blocks + periods_left_out_ * in_a_period;
+}
+
 // Adds one instance to the loads. A ring enters and leaves each block once, whoever is in it. Where
 // an instance has members of several rows (embed, world), each of them carries the whole load: the
 // event engine takes the largest demand of ops that happen together, not their sum.
 void Network::account(std::span<const std::int32_t> members, RankClass row,
                       std::vector<Loads>& loads, GroupShape& shape) const {
-  const auto n = static_cast<std::int32_t>(members.size());
-  const std::int32_t g = cluster_->gpus_per_node;
-  std::int32_t nodes = 0, most = 0;
+  const std::int32_t n = shape.ranks, g = cluster_->gpus_per_node;
+  const std::int32_t nodes = blocks_of(members, n, g);
+  std::int32_t most = 0;
   for (std::size_t i = 0; i < members.size();) {
     std::size_t end = i;
     while (end < members.size() && node_of(members[end]) == node_of(members[i])) ++end;
-    ++nodes;
     most = std::max(most, static_cast<std::int32_t>(end - i));
     i = end;
   }
@@ -35,13 +48,8 @@ void Network::account(std::span<const std::int32_t> members, RankClass row,
     const bool nic = cut.kind == LinkKind::Nic;
     if (!cut.for_groups || (nic && nodes == 1)) continue;
     if (members.front() / cut.block == members.back() / cut.block) continue;
-    if (cut.kind == LinkKind::Pod) {
-      std::int32_t pods = 1;
-      for (std::size_t i = 1; i < members.size(); ++i) {
-        pods += members[i] / cut.block != members[i - 1] / cut.block ? 1 : 0;
-      }
-      shape.pods = std::max(shape.pods, pods);
-    }
+    if (cut.kind == LinkKind::Pod)
+      shape.pods = std::max(shape.pods, blocks_of(members, n, cut.block));
     for (std::size_t i = 0; i < members.size();) {
       // All members of the block; for NICs first the ports that the members of the node use.
       const std::int32_t scope = nic ? g : cut.block;
@@ -149,7 +157,7 @@ void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t,
     for (std::int32_t k = 0; k < part.among; ++k) {
       const std::int32_t replica = axes.part == ReplicaPart::Neighbours
                                        ? part.instance * part.among + k
-                                       : k * shards_ + part.instance;
+                                       : k * mesh_.shards() + part.instance;
       const std::int32_t end = axes.tensor ? size[0] : part.tensor + 1;
       for (std::int32_t t = axes.tensor ? 0 : part.tensor; t < end; ++t) {
         members.push_back(mesh_.rank({t, replica % size[1], replica / size[1], p.value}).value);
@@ -161,24 +169,30 @@ void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t,
 
 GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   GroupShape shape;
-  const Folded& folded = mesh_.folded_size();
-  const std::array<std::int32_t, 3> size =
-      along.folded
-          ? std::array{folded.tensor, folded.expert, folded.data}
-          : std::array{mesh_.size(Axis::Tensor), mesh_.size(Axis::Context), mesh_.size(Axis::Data)};
   GroupAxes axes = along;
   if (axes.positions.empty()) axes.positions.push_back({position_[row.index()]});
-  const std::int32_t replicas = size[1] * size[2];
-  const std::int32_t among = axes.part == ReplicaPart::Neighbours ? shards_
-                             : axes.part == ReplicaPart::Across
-                                 ? replicas / shards_
-                                 : (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
-  shape.ranks =
-      (axes.tensor ? size[0] : 1) * among * static_cast<std::int32_t>(axes.positions.size());
+  const auto sizes = [&](const Mesh& mesh) {
+    const Folded& folded = mesh.folded_size();
+    return along.folded ? std::array{folded.tensor, folded.expert, folded.data}
+                        : std::array{mesh.size(Axis::Tensor), mesh.size(Axis::Context),
+                                     mesh.size(Axis::Data)};
+  };
+  const auto replicas_of_a_group = [&](const Mesh& mesh) {
+    const std::array<std::int32_t, 3> size = sizes(mesh);
+    return axes.part == ReplicaPart::Neighbours ? mesh.shards()
+           : axes.part == ReplicaPart::Across
+               ? size[1] * size[2] / mesh.shards()
+               : (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
+  };
+  const std::array<std::int32_t, 3> size = sizes(mesh_);
+  const std::int32_t replicas = size[1] * size[2], among = replicas_of_a_group(mesh_);
+  shape.ranks = (axes.tensor ? size[0] : 1) * replicas_of_a_group(whole_) *
+                static_cast<std::int32_t>(axes.positions.size());
   if (shape.ranks <= 1) return shape;
 
   std::vector<Loads> loads(cuts_.size());
-  std::vector<std::int32_t> instances_on(static_cast<std::size_t>(nodes_), 0);
+  std::vector<std::int32_t> instances_on(static_cast<std::size_t>(node_of(mesh_.ranks() - 1)) + 1,
+                                         0);
   std::vector<std::int32_t> members;
   const auto count_instance = [&] {
     account(members, row, loads, shape);

@@ -37,7 +37,7 @@ std::vector<std::int32_t> ranks_of(const Schedule& schedule, RankClass row, cons
       ranks.push_back(mesh.rank(at).value);
     }
   }
-  std::ranges::sort(ranks);
+  if (!std::ranges::is_sorted(ranks)) std::ranges::sort(ranks);
   return ranks;
 }
 

@@ -50,16 +50,15 @@ Json memory_json(const Prediction& p) {
   const std::size_t classes = p.schedule.rows.size() / m.ranks.size();
   for (std::size_t r = 0; r < m.ranks.size(); ++r) {
     const RankMemory& rank = m.ranks[r];
-    Json numbers = Json::array();
+    std::vector<std::int32_t> numbers;
     for (std::size_t k = 0; k < classes; ++k) {  // a replay has one row per position
-      for (const std::int32_t number :
-           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan)) {
-        numbers.push_back(number);
-      }
+      const RankClass row{static_cast<std::int32_t>(r * classes + k)};
+      const std::vector<std::int32_t> of_row = ranks_of(p.schedule, row, p.plan);
+      numbers.insert(numbers.end(), of_row.begin(), of_row.end());
     }
     const std::string& name = p.memory_ops[r];
     ranks.push_back(
-        {{"ranks", numbers},
+        {{"ranks", nullptr},
          {"peak_allocated_bytes", rank.peak_allocated},
          {"peak_reserved_bytes", rank.peak_reserved},
          {"peak_device_bytes", rank.peak_device},
@@ -79,6 +78,7 @@ Json memory_json(const Prediction& p) {
            {"workspace", rank.parts.workspace},
            {"communicators", rank.parts.communicators},
            {"context", rank.parts.context}}}});
+    ranks.items().back()["ranks"] = Json(numbers);  // not copied: a large machine has many
     if (rank.parts.experts > 0) ranks.items().back()["parts"]["experts"] = rank.parts.experts;
   }
   json["ranks"] = std::move(ranks);
