@@ -15,6 +15,7 @@
 #include "schedules/ir/bucket_words.h"
 #include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
+#include "viz/analysis/curves.h"
 #include "viz/analysis/units_text.h"
 #include "viz/import/import.h"
 
@@ -75,7 +76,8 @@ Json memory_json(const Trace& a, const Trace& b) {
   std::map<std::array<std::int64_t, 3>, std::int32_t> entries;  // by class and both peaks
   std::vector<std::int32_t> ranks;
   for (std::int32_t row = 0; row < a.num_rows(); ++row) {
-    const std::int64_t x = viz::memory_peak(a, {row}).bytes, y = viz::memory_peak(b, {row}).bytes;
+    const std::int64_t x = viz::MemoryCurve(a, {row}).peak().bytes,
+                       y = viz::MemoryCurve(b, {row}).peak().bytes;
     const std::int32_t row_class =
         a.row_class.empty() ? row : a.row_class[static_cast<std::size_t>(row)];
     const auto [entry, fresh] =

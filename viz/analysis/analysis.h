@@ -91,22 +91,4 @@ struct TraceDifference {
 };
 Result<TraceDifference> difference(const Trace& a, const Trace& b);
 
-// Memory of one row: peak, when, and its parts then.
-struct MemoryPeak {
-  std::int64_t bytes = 0, time = 0;
-  std::vector<std::int64_t> parts;  // in the order of Trace::memory_parts
-};
-MemoryPeak memory_peak(const Trace& trace, RankClass row);
-
-// Mean and greatest load of a link over the step, as fractions.
-struct LinkUse {
-  double mean = 0, peak = 0;
-};
-LinkUse link_use(const Trace& trace, std::size_t link);
-// Mean load of a link, as a fraction, over each of `columns` equal parts of [begin, end) [ns since
-// the step's begin]; 0 outside of the step. What a lane shows: of a link that is idle most of a
-// column, the greatest load would be a busy one.
-std::vector<double> link_columns(const Trace& trace, std::size_t link, double begin, double end,
-                                 std::size_t columns);
-
 }  // namespace rehearse::viz

@@ -10,6 +10,7 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/legend.h"
 #include "viz/picture/paint.h"
+#include "viz/picture/paint_curves.h"
 
 namespace rehearse::viz {
 namespace {
@@ -94,38 +95,39 @@ class Figure {
          colors_.text, Anchor::End);
   }
 
-  // Every kind and cause in view, with its share of the ranks' time.
+  // Every kind and cause in view, with its share of the ranks' time; then what memory is for.
   void legend() {
-    double x = kMargin;
+    legend_x_ = kMargin;
     y_ += 14;
-    const auto entry = [&](const KindStyle& style, std::string name) {
-      const double width = 18 + 6 + text_width(name, TextSize::Small) + 18;
-      if (x + width > options_.width - kMargin) {
-        x = kMargin;
-        y_ += 19;
-      }
-      scene_.rects.push_back({.x = x,
-                              .y = y_,
-                              .width = 18,
-                              .height = 12,
-                              .fill = style.fill,
-                              .hatch = style.hatch,
-                              .ink = style.ink,
-                              .outlined = true,
-                              .outline = style.hatch == Hatch::None ? style.fill : style.ink});
-      text(x + 24, y_ + 10, std::move(name), TextSize::Small, colors_.text);
-      x += width;
-    };
-    const std::int64_t total = std::max<std::int64_t>(1, summary_.total());
     for (const LegendEntry& one : viz::legend(summary_, options_.theme)) {
-      if (one.time * 2000 < total) continue;  // 0.05 %
-      entry(one.style,
-            one.name + " " +
-                percent_text(static_cast<double>(one.time) / static_cast<double>(total)));
+      if (one.shown) legend_entry(one.style, one.name + " " + percent_text(one.share));
     }
     if (streams_.size() > 1)
-      entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
+      legend_entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
+    if (shows_memory()) {
+      legend_x_ = kMargin;
+      y_ += 19;
+      for (const LegendEntry& one : memory_legend(trace_)) legend_entry(one.style, one.name);
+    }
     y_ += 12;
+  }
+  void legend_entry(const KindStyle& style, std::string name) {
+    const double width = 18 + 6 + text_width(name, TextSize::Small) + 18;
+    if (legend_x_ + width > options_.width - kMargin) {
+      legend_x_ = kMargin;
+      y_ += 19;
+    }
+    scene_.rects.push_back({.x = legend_x_,
+                            .y = y_,
+                            .width = 18,
+                            .height = 12,
+                            .fill = style.fill,
+                            .hatch = style.hatch,
+                            .ink = style.ink,
+                            .outlined = true,
+                            .outline = style.hatch == Hatch::None ? style.fill : style.ink});
+    text(legend_x_ + 24, y_ + 10, std::move(name), TextSize::Small, colors_.text);
+    legend_x_ += width;
   }
 
   // Streams worth a lane in this view: the compute stream, and those busy for 1/400 of it
@@ -188,7 +190,7 @@ class Figure {
       y_ += lane_px + (streams_.size() > 1 ? 1 : 0);
       const bool last_of_row =
           &lane == &frame.lanes.back() || (&lane + 1)->lane / trace_.slots != row;
-      if (last_of_row && shows_memory()) memory(row);
+      if (last_of_row && shows_memory()) memory(row, frame);
     }
     for (const double x : ticks_) {
       scene_.lines.push_back({.x1 = x,
@@ -214,80 +216,18 @@ class Figure {
          Anchor::End);
   }
 
-  // Stacked parts over time, and the capacity as a line.
-  void memory(std::int32_t row) {
-    static constexpr std::array<Color, 8> kParts{{{0, 114, 178},
-                                                  {213, 94, 0},
-                                                  {240, 228, 66},
-                                                  {0, 158, 115},
-                                                  {204, 121, 167},
-                                                  {86, 180, 233},
-                                                  {153, 153, 153},
-                                                  {230, 159, 0}}};
-    constexpr double kHeight = 40;
-    const std::size_t parts = trace_.memory_parts.size();
-    const MemoryPeak peak = memory_peak(trace_, {row});
-    const std::int64_t capacity = trace_.rows[static_cast<std::size_t>(row)].capacity_bytes;
-    const auto top = static_cast<double>(std::max({peak.bytes, capacity, std::int64_t{1}}));
+  // The row's memory over time, with the most that it ever holds.
+  void memory(std::int32_t row, const Frame& frame) {
+    constexpr double kHeight = 44;
+    const MemoryCurve curve(trace_, {row});
     y_ += 3;
-    const double base = y_ + kHeight;
-    scene_.plates.push_back({.x = left_,
-                             .y = y_,
-                             .width = static_cast<double>(view_.width_px),
-                             .height = kHeight,
-                             .fill = colors_.lane});
-    const auto first = static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row)]);
-    const auto last =
-        static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row) + 1]);
-    std::vector<double> below(last - first, 0.0);
-    for (std::size_t part = 0; part < parts; ++part) {
-      Area area{.base = static_cast<float>(base),
-                .end = static_cast<float>(left_ + view_.width_px),
-                .fill = kParts[part % kParts.size()],
-                .alpha = 200};
-      std::vector<double> above = below;
-      for (std::size_t i = first; i < last; ++i) {
-        above[i - first] += static_cast<double>(trace_.memory_bytes[i * parts + part]);
-      }
-      memory_steps(first, last, above, base, kHeight / top, area);
-      areas_.push_back(std::move(area));
-      below = std::move(above);
-    }
-    // The tallest sum is drawn first, so that lower ones show before it.
-    for (auto area = areas_.rbegin(); area != areas_.rend(); ++area)
-      scene_.areas.push_back(std::move(*area));
-    areas_.clear();
-    if (capacity > 0) {
-      const double y = base - kHeight * static_cast<double>(capacity) / top;
-      scene_.lines.push_back({.x1 = left_,
-                              .y1 = y,
-                              .x2 = left_ + view_.width_px,
-                              .y2 = y,
-                              .width = 1,
-                              .color = colors_.accent});
-    }
+    paint_memory(trace_, {row}, curve, frame, {.x = left_, .y = y_, .height = kHeight},
+                 options_.theme, scene_);
     text(left_ - 8, y_ + kHeight / 2 + 4, "memory", TextSize::Small, colors_.faint_text,
          Anchor::End);
-    text(options_.width - kMargin, y_ + kHeight / 2 + 4, bytes_text(peak.bytes), TextSize::Small,
-         colors_.text, Anchor::End);
-    y_ = base;
-  }
-
-  // One step per pixel at most: the largest sum within it.
-  void memory_steps(std::size_t first, std::size_t last, const std::vector<double>& sums,
-                    double base, double scale, Area& area) {
-    for (std::size_t i = first; i < last; ++i) {
-      const double time_x = left_ + view_.x_of(trace_.memory_time[i]);
-      if (time_x >= left_ + view_.width_px) break;
-      const auto x = static_cast<float>(std::max(left_, std::floor(time_x)));
-      const auto y = static_cast<float>(base - sums[i - first] * scale);
-      if (!area.x.empty() && area.x.back() >= x) {
-        area.y.back() = x <= static_cast<float>(left_) ? y : std::min(area.y.back(), y);
-        continue;
-      }
-      area.x.push_back(x);
-      area.y.push_back(y);
-    }
+    text(options_.width - kMargin, y_ + kHeight / 2 + 4, bytes_text(curve.peak().bytes),
+         TextSize::Small, colors_.text, Anchor::End);
+    y_ += kHeight;
   }
 
   void footer() {
@@ -306,12 +246,11 @@ class Figure {
   Nanoseconds begin_{}, end_{};
   std::int32_t first_row_ = 0, last_row_ = 0, rows_ = 0;
   std::vector<std::int32_t> streams_;
-  double label_width_ = 0, left_ = 0, y_ = 0, axis_y_ = 0;
+  double label_width_ = 0, left_ = 0, y_ = 0, axis_y_ = 0, legend_x_ = 0;
   View view_;
   Summary summary_;
   Scene scene_;
   std::vector<double> ticks_;
-  std::vector<Area> areas_;
 };
 
 }  // namespace

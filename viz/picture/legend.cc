@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "viz/picture/paint.h"
+#include "viz/picture/paint_curves.h"
 
 namespace rehearse::viz {
 
@@ -30,13 +31,34 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
       std::accumulate(summary.in_body.begin(), summary.in_body.end(), std::int64_t{0});
   if (in_body > 0) {
     entries.push_back({{.fill = in_body_color(), .ink = in_body_color()},
-                       "bar in an op: waits for its own collectives",
+                       "inside ops: waits for own collectives",
                        in_body});
   }
   if (summary.unexplained > 0) {
     entries.push_back({{.fill = palette(theme).lane, .ink = palette(theme).faint_text},
                        "idle",
                        summary.unexplained});
+  }
+  for (LegendEntry& entry : entries) {
+    entry.share = summary.share(entry.time);
+    entry.shown = entry.share >= 0.0005;
+  }
+  return entries;
+}
+
+std::vector<LegendEntry> memory_legend(const Trace& trace) {
+  std::vector<LegendEntry> entries;
+  for (std::size_t part = 0; part < trace.memory_parts.size(); ++part) {
+    const bool used = [&] {
+      for (std::size_t i = part; i < trace.memory_bytes.size(); i += trace.memory_parts.size()) {
+        if (trace.memory_bytes[i] != 0) return true;
+      }
+      return false;
+    }();
+    if (!used) continue;
+    const Color color = memory_color(part);
+    entries.push_back({{.fill = color, .ink = color},
+                       (entries.empty() ? "memory: " : "") + trace.memory_parts[part]});
   }
   return entries;
 }

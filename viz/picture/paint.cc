@@ -251,7 +251,7 @@ Color in_body_color() {
 }
 
 void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
-                const LanePlace& place, Theme theme, Scene& scene, bool op_labels) {
+                const LanePlace& place, Theme theme, Scene& scene, Labels labels) {
   scene.plates.push_back({.x = place.x,
                           .y = place.y,
                           .width = static_cast<double>(frame.view.width_px),
@@ -259,9 +259,9 @@ void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& la
                           .fill = palette(theme).lane});
   paint_columns(frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {
-    paint_box(index.trace(), box, frame.view, place, theme, op_labels, scene);
+    paint_box(index.trace(), box, frame.view, place, theme, labels == Labels::All, scene);
   }
-  label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
+  if (labels != Labels::None) label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
 }
 
 }  // namespace rehearse::viz

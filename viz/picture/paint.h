@@ -14,8 +14,10 @@ struct LanePlace {
 // The bar along an op's lower edge, as long as its body waits for its own collectives.
 Color in_body_color();
 
-// Adds the lane's background, strip, boxes and labels to the scene. `op_labels`: names of ops.
+enum class Labels : std::uint8_t { None, Bubbles, All };  // All: of ops and bubbles
+
+// Adds the lane's background, strip, boxes and labels to the scene.
 void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
-                const LanePlace& place, Theme theme, Scene& scene, bool op_labels = true);
+                const LanePlace& place, Theme theme, Scene& scene, Labels labels = Labels::All);
 
 }  // namespace rehearse::viz

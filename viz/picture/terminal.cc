@@ -8,6 +8,7 @@
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/colors.h"
+#include "viz/picture/legend.h"
 
 namespace rehearse::viz {
 namespace {
@@ -131,14 +132,12 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
   }
   const Summary sum = summarize(index, begin, end, first, last);
   out += "bubbles: " + bubbles_text(sum);
-  for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
-    std::int64_t idle = sum.causes[cause];
-    if (static_cast<IdleCause>(cause) == IdleCause::Communication) {
-      for (const std::int64_t waits : sum.in_body) idle += waits;
-    }
-    if (idle == 0) continue;
-    out.append(", ").append(kIdleCauseNames[cause]).append(" ");
-    out += percent_text(static_cast<double>(idle) / static_cast<double>(sum.total()));
+  out += "\nthe ranks' time: ";
+  bool first_entry = true;
+  for (const LegendEntry& entry : legend(sum, Theme::Light)) {
+    if (!entry.shown) continue;
+    out += (first_entry ? "" : ", ") + entry.name + " " + percent_text(entry.share);
+    first_entry = false;
   }
   out +=
       "\nF forward  B backward  I its input half  W its weight half  R recompute  X both  "

@@ -2,6 +2,7 @@
 #include "viz/window/describe.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "schedules/trace/trace_inside.h"
 #include "viz/analysis/inside.h"
@@ -17,6 +18,19 @@ constexpr std::array<std::string_view, 4> kLevels{"measured", "interpolated", "f
 
 std::string signed_percent(double share) {
   return (share >= 0 ? "+" : "") + percent_text(share);
+}
+
+// "1B3 on rank 128 (x128)"; of the row's own ops without the place.
+std::string wait_text(const Trace& trace, const Wait& wait, RankClass row) {
+  const RankClass other = trace.row_of(wait.source);
+  return op_name(trace, wait.source) + (other == row ? "" : " on " + row_name(trace, other));
+}
+
+// "step 20.9 s, -3.20 ms"
+std::string step_text(const Trace& trace, std::int64_t step) {
+  const std::int64_t change = step - trace.step().value;
+  return "step " + time_text(step) +
+         (change == 0 ? ", no change" : ", " + std::string(change > 0 ? "+" : "") + time_text(change));
 }
 
 }  // namespace
@@ -77,46 +91,53 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
       touched += trace.values[static_cast<std::size_t>(operand.value)].bytes;
     facts.push_back({"operands", std::to_string(operands.size()) + ", " + bytes_text(touched)});
   }
-  OpId last;
-  std::int64_t latest = -1;
-  const Causality& causes = document.causality();
-  causes.for_each_before(causes.node_of(ref.op), [&](OpId op) {
-    if (trace.end_ns[op.index()] > latest) {
-      latest = trace.end_ns[op.index()];
-      last = op;
-    }
-  });
-  if (last) {
-    const std::int64_t after = trace.start_ns[i] - latest;
-    facts.push_back({"last came", op_name(trace, last) +
-                                      (after > 0 ? ", " + time_text(after) + " before" : "")});
-  }
+  const Wait wait = waited_for(trace, document.causality(), ref.op);
+  if (wait.source)
+    facts.push_back({"waited for", wait_text(trace, wait, row)});
   facts.push_back({"slack", time_text(document.critical().slack[i])});
+  if (const std::optional<WhatIf> if_shorter = document.what_if(ref.op)) {
+    facts.push_back({"20 % shorter", step_text(trace, if_shorter->alone)});
+    facts.push_back({"all like it", step_text(trace, if_shorter->alike)});
+  }
   return facts;
 }
 
-std::vector<Fact> describe_idle(const Document& document, std::int32_t idle) {
+std::vector<Fact> describe_bubble(const Document& document, std::int32_t idle) {
   const Trace& trace = document.trace();
-  const IdleSpan& span = trace.idle[static_cast<std::size_t>(idle)];
+  const Bubble bubble = bubble_at(trace, document.causality(), idle);
+  const std::int64_t whole = bubble.end - bubble.begin;
   std::vector<Fact> facts{
-      {"bubble", std::string(kIdleCauseNames[static_cast<std::size_t>(span.cause)])},
-      {"lasts", time_text(span.end - span.begin)}};
-  facts.push_back({"ended by", span.op ? op_name(trace, span.op) : std::string("the step's end")});
+      {"bubble", time_text(whole) + " on " + row_name(trace, bubble.row)},
+      {"ended by", bubble.op ? op_name(trace, bubble.op) : std::string("the step's end")}};
+  std::array<std::size_t, kNumIdleCauses> order;
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](std::size_t cause) { return bubble.causes[cause]; });
+  for (const std::size_t cause : order) {
+    if (bubble.causes[cause] == 0) continue;
+    facts.push_back({std::string(kIdleCauseNames[cause]),
+                     time_text(bubble.causes[cause]) +
+                         (bubble.causes[cause] == whole
+                              ? std::string(", all of it")
+                              : ", " + percent_text(static_cast<double>(bubble.causes[cause]) /
+                                                    static_cast<double>(whole)))});
+  }
+  if (bubble.wait.source)
+    facts.push_back({"waits for", wait_text(trace, bubble.wait, bubble.row)});
+  if (bubble.wait.via) facts.push_back({"through", op_name(trace, bubble.wait.via)});
   return facts;
 }
 
-std::vector<Fact> describe_memory(const Trace& trace, RankClass row, std::int64_t since) {
+std::vector<Fact> describe_memory(const Document& document, RankClass row, std::int64_t since) {
+  const Trace& trace = document.trace();
+  const MemoryCurve& curve = document.memory(row.value);
   const std::size_t parts = trace.memory_parts.size();
-  const auto first = trace.memory_time.begin() + trace.memory_begin[row.index()];
-  const auto last = trace.memory_time.begin() + trace.memory_begin[row.index() + 1];
-  if (first == last) return {};
-  const auto next = std::upper_bound(first, last, trace.begin.value + since);
-  const auto sample =
-      static_cast<std::size_t>((next == first ? first : next - 1) - trace.memory_time.begin());
-  std::int64_t sum = 0;
-  for (std::size_t part = 0; part < parts; ++part) sum += trace.memory_bytes[sample * parts + part];
-  const MemoryPeak peak = memory_peak(trace, row);
-  std::vector<Fact> facts{{"memory", bytes_text(sum) + " at " + time_text(since)}};
+  if (curve.at(trace.begin.value + since) < 0) return {};
+  const auto sample = static_cast<std::size_t>(curve.at(trace.begin.value + since));
+  const MemoryPeak& peak = curve.peak();
+  std::vector<Fact> facts{
+      {"memory", bytes_text(curve.sum(curve.at(trace.begin.value + since))) + " at " +
+                     time_text(since)}};
   for (std::size_t part = 0; part < parts; ++part) {
     const std::int64_t now = trace.memory_bytes[sample * parts + part];
     if (now == 0 && peak.parts[part] == 0) continue;
@@ -143,19 +164,20 @@ std::vector<Fact> describe_memory(const Trace& trace, RankClass row, std::int64_
   return facts;
 }
 
-std::vector<Fact> describe_link(const Trace& trace, std::size_t link, std::int64_t since) {
-  const auto first = trace.link_samples.begin() + trace.link_begin[link];
-  const auto last = trace.link_samples.begin() + trace.link_begin[link + 1];
-  const auto next = std::upper_bound(
-      first, last, trace.begin.value + since,
-      [](std::int64_t time, const LinkSample& sample) { return time < sample.time; });
-  const double load = next == first ? 0 : (next - 1)->load_ppm / 1e6;
-  const LinkUse use = link_use(trace, link);
-  std::vector<Fact> facts{{"link", std::string(trace.text(trace.links[link].name))}};
-  facts.push_back({"load", percent_text(load) + " at " + time_text(since)});
-  facts.push_back({"mean, peak", percent_text(use.mean) + ", " + percent_text(use.peak)});
-  if (const std::int64_t rate = trace.links[link].bytes_per_second; rate > 0)
-    facts.push_back({"bandwidth", fixed_text(static_cast<double>(rate) / 1e9, 1) + " GB/s"});
+std::vector<Fact> describe_link(const Document& document, std::int32_t link, std::int64_t since) {
+  const Trace& trace = document.trace();
+  const TraceLink& of = trace.links[static_cast<std::size_t>(link)];
+  const LinkCurve& curve = document.link(link);
+  const LinkUse use = curve.over(trace.begin.value, trace.end.value);
+  std::vector<Fact> facts{{"link", std::string(trace.text(of.name))}};
+  facts.push_back(
+      {"load", percent_text(curve.at(trace.begin.value + since)) + " at " + time_text(since)});
+  facts.push_back({"over the step", "mean " + percent_text(use.mean) + ", at most " +
+                                        percent_text(use.peak)});
+  if (of.bytes_per_second > 0) {
+    facts.push_back(
+        {"bandwidth", fixed_text(static_cast<double>(of.bytes_per_second) / 1e9, 1) + " GB/s"});
+  }
   return facts;
 }
 

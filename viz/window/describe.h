@@ -17,9 +17,10 @@ struct Fact {
 // Times, place, data, what arrived last, slack, what its predicted cost rests on, and the other
 // trace's time where two are compared. `deep`: also what needs a walk over the whole trace.
 std::vector<Fact> describe_op(const Session& session, OpRef op, bool deep);
-std::vector<Fact> describe_idle(const Document& document, std::int32_t idle);
+// The whole bubble that holds a span of Trace::idle: its causes, and whom it waits for.
+std::vector<Fact> describe_bubble(const Document& document, std::int32_t idle);
 // Times since the step's begin [ns]. What a row's memory holds then, and its peak; a link's load.
-std::vector<Fact> describe_memory(const Trace& trace, RankClass row, std::int64_t since);
-std::vector<Fact> describe_link(const Trace& trace, std::size_t link, std::int64_t since);
+std::vector<Fact> describe_memory(const Document& document, RankClass row, std::int64_t since);
+std::vector<Fact> describe_link(const Document& document, std::int32_t link, std::int64_t since);
 
 }  // namespace rehearse::viz

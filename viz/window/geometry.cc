@@ -7,20 +7,32 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr double kStreamHeight = 9, kGap = 3, kBlockGap = 18;
+// Of a line of the picture, by what is left for it [px].
+struct Heights {
+  double least = 0, most = 0;
+};
+constexpr Heights kLane{11, 72}, kStream{11, 16}, kMemory{34, 120}, kLink{16, 30};
+constexpr double kGap = 3, kBlockGap = 18;
+constexpr double kLeftWithLinks = 232;  // their names are long [px]
+
+// A lane for each link that carries something, and a line for all that do not.
+std::size_t link_lines(const Document& document) {
+  const std::size_t loaded = document.loaded_links().size();
+  return loaded + (loaded < document.trace().links.size() ? 1 : 0);
+}
 
 }  // namespace
 
 Geometry geometry(const Session& session, const ViewState& state) {
   Geometry at;
+  if (state.links) at.left = kLeftWithLinks;
   at.width = std::max(100.0, state.width - at.left - at.right);
   if (session.compares()) at.panel_height += 30;  // two bars
   at.panel_y = std::max(at.top + 60.0, state.height - at.panel_height);
   at.bottom = at.panel_y;
 
   // What is asked for beside the compute lanes decides how much is left for them.
-  std::int32_t compute_lanes = 0;
-  double fixed = 0;
+  double computes = 0, streams = 0, memories = 0, links = 0, gaps = 0;  // how many; [px]
   std::size_t flat = 0;
   const auto streams_of = [&](const Document& document, std::int32_t row, std::size_t index) {
     std::vector<std::int32_t> lanes;
@@ -38,17 +50,28 @@ Geometry geometry(const Session& session, const ViewState& state) {
   };
   for (const Document& document : session.documents()) {
     for (std::int32_t row = 0; row < document.trace().num_rows(); ++row, ++flat) {
-      ++compute_lanes;
-      fixed +=
-          kGap + (kStreamHeight + 1) * static_cast<double>(streams_of(document, row, flat).size());
-      if (has_memory(document, flat)) fixed += kMemoryHeight + 2;
+      computes += 1;
+      gaps += kGap;
+      streams += static_cast<double>(streams_of(document, row, flat).size());
+      memories += has_memory(document, flat) ? 1 : 0;
     }
-    fixed += state.links ? kLinkHeight * static_cast<double>(document.trace().links.size()) : 0;
-    fixed += session.compares() ? kBlockGap : 0;
+    if (state.links) links += static_cast<double>(link_lines(document));
+    gaps += session.compares() ? kBlockGap : 0;
   }
-  const double room = at.bottom - at.top - 6;
-  const double height =
-      std::clamp(std::floor((room - fixed) / std::max(1, compute_lanes)), 11.0, 56.0);
+  gaps += streams + 2 * memories;
+  // All grow alike from the least that can be read to the most that helps.
+  const double least = computes * kLane.least + streams * kStream.least + memories * kMemory.least +
+                       links * kLink.least,
+               most = computes * kLane.most + streams * kStream.most + memories * kMemory.most +
+                      links * kLink.most;
+  const double room = at.bottom - at.top - 6 - gaps;
+  const double share = most > least ? std::clamp((room - least) / (most - least), 0.0, 1.0) : 0;
+  const auto height_of = [share](const Heights& of) {
+    return std::floor(of.least + share * (of.most - of.least));
+  };
+  const double height = height_of(kLane), stream_height = height_of(kStream);
+  at.memory_height = height_of(kMemory);
+  at.link_height = height_of(kLink);
 
   // Two traces whose ops correspond interleave: predicted over measured, rank by rank. Others
   // follow one another.
@@ -61,13 +84,13 @@ Geometry geometry(const Session& session, const ViewState& state) {
     y += height;
     for (const std::int32_t lane : streams_of(document, row, index)) {
       y += 1;
-      at.lanes.push_back({d, row, lane, y, kStreamHeight});
-      y += kStreamHeight;
+      at.lanes.push_back({d, row, lane, y, stream_height});
+      y += stream_height;
     }
     RowSpot spot{.document = d, .row = row, .y = begin};
     if (has_memory(document, index)) {
       spot.memory_y = y + 2;
-      y += kMemoryHeight + 2;
+      y += at.memory_height + 2;
     }
     spot.height = y - begin;
     at.rows.push_back(spot);
@@ -75,11 +98,13 @@ Geometry geometry(const Session& session, const ViewState& state) {
   };
   const auto place_links = [&](std::int32_t d) {
     if (!state.links) return;
-    for (std::int32_t link = 0;
-         link < static_cast<std::int32_t>(session.at(d).trace().links.size()); ++link) {
+    const Document& document = session.at(d);
+    const auto add = [&](std::int32_t link) {
       at.links.push_back({d, link, y});
-      y += kLinkHeight;
-    }
+      y += at.link_height;
+    };
+    for (const std::int32_t link : document.loaded_links()) add(link);
+    if (link_lines(document) > document.loaded_links().size()) add(-1);
   };
   const std::int32_t rows = session.at(0).trace().num_rows();
   if (session.compares() && session.corresponds()) {
@@ -119,11 +144,11 @@ Hit hit(const Session& session, const ViewState& state, const Geometry& at, doub
     return found;
   }
   for (const RowSpot& row : at.rows) {
-    if (row.memory_y >= 0 && y >= row.memory_y && y < row.memory_y + kMemoryHeight)
+    if (row.memory_y >= 0 && y >= row.memory_y && y < row.memory_y + at.memory_height)
       found.memory = &row;
   }
   for (const LinkSpot& link : at.links) {
-    if (y >= link.y && y < link.y + kLinkHeight) found.link = &link;
+    if (link.link >= 0 && y >= link.y && y < link.y + at.link_height) found.link = &link;
   }
   return found;
 }

@@ -18,11 +18,10 @@ struct RowSpot {
   double memory_y = -1;      // its memory curve; -1: none
 };
 struct LinkSpot {
-  std::int32_t document = 0, link = 0;
+  std::int32_t document = 0;
+  std::int32_t link = 0;  // -1: the line that counts those without load
   double y = 0;
 };
-
-inline constexpr double kMemoryHeight = 34, kLinkHeight = 16;
 
 struct Geometry {
   double minimap_y = 30, minimap_height = 34;
@@ -30,7 +29,8 @@ struct Geometry {
   double left = 150, right = 70;  // of the lanes
   double top = 86, bottom = 0;    // of the lanes
   double width = 0;               // of the time axis
-  double panel_y = 0, panel_height = 150;
+  double panel_y = 0, panel_height = 176;
+  double memory_height = 0, link_height = 0;
   double content_height = 0;  // of all lanes, to scroll
   std::vector<RowSpot> rows;
   std::vector<LaneSpot> lanes;

@@ -72,10 +72,62 @@ const CriticalPath& Document::critical() const {
   return *critical_;
 }
 
+const std::vector<Arrow>& Document::critical_arrows() const {
+  if (critical_arrows_ == nullptr) {
+    critical_arrows_ = std::make_unique<std::vector<Arrow>>(
+        path_arrows(*trace_, causality(), critical().ops));
+  }
+  return *critical_arrows_;
+}
+
+std::optional<WhatIf> Document::what_if(OpId op) const {
+  constexpr std::int32_t kMostOps = 1 << 20;  // a tenth of a second
+  if (trace_->num_ops() > kMostOps) return {};
+  if (retiming_ == nullptr) retiming_ = std::make_unique<Retiming>(*trace_, causality());
+  if (!retiming_->possible()) return {};
+  if (what_if_.first != op) {
+    what_if_ = {op,
+                {.alone = retiming_->step_if(op, WhatIf::kFactor),
+                 .alike = retiming_->step_if_all_like(op, WhatIf::kFactor)}};
+  }
+  return what_if_.second;
+}
+
 const std::vector<KindStatistics>& Document::kinds() const {
   if (kinds_ == nullptr)
     kinds_ = std::make_unique<std::vector<KindStatistics>>(statistics(*trace_, 48));
   return *kinds_;
+}
+
+const MemoryCurve& Document::memory(std::int32_t row) const {
+  memory_.resize(trace_->rows.size());
+  std::unique_ptr<MemoryCurve>& curve = memory_[static_cast<std::size_t>(row)];
+  if (curve == nullptr) curve = std::make_unique<MemoryCurve>(*trace_, RankClass{row});
+  return *curve;
+}
+
+const LinkCurve& Document::link(std::int32_t link) const {
+  links_.resize(trace_->links.size());
+  std::unique_ptr<LinkCurve>& curve = links_[static_cast<std::size_t>(link)];
+  if (curve == nullptr)
+    curve = std::make_unique<LinkCurve>(*trace_, static_cast<std::size_t>(link));
+  return *curve;
+}
+
+const std::vector<std::int32_t>& Document::loaded_links() const {
+  if (loaded_links_ == nullptr) {
+    loaded_links_ = std::make_unique<std::vector<std::int32_t>>();
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(trace_->links.size()); ++i) {
+      if (link(i).loaded()) loaded_links_->push_back(i);
+    }
+  }
+  return *loaded_links_;
+}
+
+const std::vector<LegendEntry>& Document::memory_parts() const {
+  if (memory_parts_ == nullptr)
+    memory_parts_ = std::make_unique<std::vector<LegendEntry>>(memory_legend(*trace_));
+  return *memory_parts_;
 }
 
 Session::Session(std::vector<Document> documents) : documents_(std::move(documents)) {

@@ -10,10 +10,22 @@
 #include <vector>
 
 #include "viz/analysis/analysis.h"
+#include "viz/analysis/arrows.h"
+#include "viz/analysis/bubble.h"
 #include "viz/analysis/causality.h"
+#include "viz/analysis/curves.h"
+#include "viz/analysis/retime.h"
 #include "viz/picture/layout.h"
+#include "viz/picture/legend.h"
 
 namespace rehearse::viz {
+
+// The step's length [ns] if an op took a fifth less of its time.
+struct WhatIf {
+  static constexpr double kFactor = 0.8;
+  std::int64_t alone = 0;  // that op, on every rank that its row stands for
+  std::int64_t alike = 0;  // all of its kind and stage
+};
 
 // One open trace and what is derived from it when first asked for.
 class Document {
@@ -23,14 +35,28 @@ class Document {
   const TraceIndex& index() const { return *index_; }
   const Causality& causality() const;
   const CriticalPath& critical() const;
+  const std::vector<Arrow>& critical_arrows() const;
+  // None where the trace is too long to be timed anew while one waits, or its waits are circular.
+  std::optional<WhatIf> what_if(OpId op) const;
   const std::vector<KindStatistics>& kinds() const;
+  const MemoryCurve& memory(std::int32_t row) const;
+  const LinkCurve& link(std::int32_t link) const;
+  const std::vector<std::int32_t>& loaded_links() const;  // at some time of the step
+  const std::vector<LegendEntry>& memory_parts() const;   // that are used
 
  private:
   std::unique_ptr<Trace> trace_;  // stays where it is: the index points into it
   std::unique_ptr<TraceIndex> index_;
   mutable std::unique_ptr<Causality> causality_;
   mutable std::unique_ptr<CriticalPath> critical_;
+  mutable std::unique_ptr<std::vector<Arrow>> critical_arrows_;
+  mutable std::unique_ptr<Retiming> retiming_;
+  mutable std::pair<OpId, WhatIf> what_if_;  // the last that was asked for
   mutable std::unique_ptr<std::vector<KindStatistics>> kinds_;
+  mutable std::vector<std::unique_ptr<MemoryCurve>> memory_;  // per row
+  mutable std::vector<std::unique_ptr<LinkCurve>> links_;     // per link
+  mutable std::unique_ptr<std::vector<std::int32_t>> loaded_links_;
+  mutable std::unique_ptr<std::vector<LegendEntry>> memory_parts_;
 };
 
 struct OpRef {

@@ -3,7 +3,7 @@
 // Internal to viz/window.
 #pragma once
 
-#include <array>
+#include <cmath>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +28,10 @@ struct ViewContext {
   static double since(const Trace& trace, std::int64_t time) {
     return static_cast<double>(time - trace.begin.value);
   }
+  // The trace's own time of a time since its step's begin.
+  std::int64_t at_ns(std::int32_t document, double time) const {
+    return session.at(document).trace().begin.value + static_cast<std::int64_t>(std::llround(time));
+  }
   // The measured range, or what is in view of the step.
   std::pair<double, double> shown_range() const;
   // Rows [first, last) of a document within times since the step's begin; last -1: all rows.
@@ -37,16 +41,6 @@ struct ViewContext {
 
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
               Anchor anchor = Anchor::Begin);
-
-// Colours of memory's parts, in the trace's order (Okabe and Ito's).
-inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},
-                                                     {213, 94, 0},
-                                                     {240, 228, 66},
-                                                     {0, 158, 115},
-                                                     {204, 121, 167},
-                                                     {86, 180, 233},
-                                                     {153, 153, 153},
-                                                     {230, 159, 0}}};
 
 struct Fact;
 // Facts in a box beside the mouse.

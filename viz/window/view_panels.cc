@@ -105,17 +105,16 @@ static Scene whole_step(const ViewContext& c) {
   double y = c.at.minimap_y + 2;
   for (const LaneFrame& lane : frame.lanes) {
     paint_lane(document.index(), frame, lane, {.x = c.at.left, .y = y, .height = height}, c.theme,
-               layer);
+               layer, Labels::None);
     y += height;
   }
-  layer.texts.clear();
   return layer;
 }
 
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
-  if (cache.minimap_width != c.state.width || cache.minimap_theme != c.theme) {
+  if (cache.minimap_width != c.at.width || cache.minimap_theme != c.theme) {
     cache.minimap = whole_step(c);
-    cache.minimap_width = c.state.width;
+    cache.minimap_width = c.at.width;
     cache.minimap_theme = c.theme;
   }
   const double scale = c.at.width / static_cast<double>(c.session.longest_step());
@@ -153,6 +152,7 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
     KindStyle style;
     std::string name;
     std::array<double, 2> of{};  // per trace
+    bool shown = false;
   };
   std::vector<Share> all;
   const auto [begin, end] = c.shown_range();
@@ -163,21 +163,20 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   double bar_y = y + 10;
   for (std::size_t d = 0; d < traces; ++d, bar_y += kBarHeight + 2) {
     const Summary sum = c.summary_of(static_cast<std::int32_t>(d), begin, end);
-    const auto total = static_cast<double>(std::max<std::int64_t>(1, sum.total()));
     double x = left;
     for (const LegendEntry& entry : legend(sum, c.theme)) {
-      const double share = static_cast<double>(entry.time) / total;
       scene.rects.push_back({.x = x,
                              .y = bar_y,
-                             .width = width * share,
+                             .width = width * entry.share,
                              .height = kBarHeight,
                              .fill = entry.style.fill,
                              .hatch = entry.style.hatch,
                              .ink = entry.style.ink});
-      x += width * share;
+      x += width * entry.share;
       auto known = std::ranges::find(all, entry.name, &Share::name);
       if (known == all.end()) known = all.insert(known, {entry.style, entry.name});
-      known->of[d] = share;
+      known->of[d] = entry.share;
+      known->shown = known->shown || entry.shown;
     }
   }
   double entry_x = left, entry_y = bar_y + 18;
@@ -197,7 +196,7 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
     entry_x += needed;
   };
   for (const Share& entry : all) {
-    if (std::max(entry.of[0], entry.of[1]) < 0.0005) continue;
+    if (!entry.shown) continue;
     std::string label = entry.name + " " + percent_text(entry.of[0]);
     if (traces == 2) label += " / " + percent_text(entry.of[1]);
     entry_of({.fill = entry.style.fill, .hatch = entry.style.hatch, .ink = entry.style.ink},
@@ -207,10 +206,8 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   if (!c.state.memory || trace.memory_time.empty()) return;
   entry_x = left;
   entry_y += 18;
-  for (std::size_t part = 0; part < trace.memory_parts.size(); ++part) {
-    entry_of({.fill = kMemoryColors[part % kMemoryColors.size()]},
-             (part == 0 ? "memory: " : "") + trace.memory_parts[part]);
-  }
+  for (const LegendEntry& part : c.session.at(0).memory_parts())
+    entry_of({.fill = part.style.fill}, part.name);
 }
 
 void tooltip(const ViewContext& c, Scene& layer) {
@@ -219,15 +216,13 @@ void tooltip(const ViewContext& c, Scene& layer) {
   if (found.op) {
     facts = describe_op(c.session, found.op, false);
   } else if (found.idle >= 0) {
-    facts = describe_idle(c.session.at(found.lane->document), found.idle);
+    facts = describe_bubble(c.session.at(found.lane->document), found.idle);
   }
   const auto since = static_cast<std::int64_t>(std::floor(c.at.time_at(c.state, c.state.mouse_x)));
   if (found.memory != nullptr) {
-    facts =
-        describe_memory(c.session.at(found.memory->document).trace(), {found.memory->row}, since);
+    facts = describe_memory(c.session.at(found.memory->document), {found.memory->row}, since);
   } else if (found.link != nullptr) {
-    facts = describe_link(c.session.at(found.link->document).trace(),
-                          static_cast<std::size_t>(found.link->link), since);
+    facts = describe_link(c.session.at(found.link->document), found.link->link, since);
   }
   draw_facts(c, layer, facts);
 }

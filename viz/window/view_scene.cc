@@ -8,6 +8,7 @@
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/paint.h"
+#include "viz/picture/paint_curves.h"
 #include "viz/window/view_context.h"
 
 namespace rehearse::viz {
@@ -86,20 +87,29 @@ class Composer {
       for (std::size_t i = 0; i < spots.size(); ++i) {
         paint_lane(document.index(), frame, frame.lanes[i],
                    {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer,
-                   !errors);
+                   errors ? Labels::Bubbles : Labels::All);
         if (errors) paint_errors(frame, frame.lanes[i], *spots[i], layer);
       }
     }
+    const auto in_sight = [this](double y, double height) {
+      return y < c.at.bottom && y + height > c.at.top;
+    };
     for (const RowSpot& row : c.at.rows) {
-      if (row.memory_y >= 0 && row.memory_y < c.at.bottom &&
-          row.memory_y + kMemoryHeight > c.at.top) {
-        memory(row, layer);
-      }
+      if (row.memory_y < 0 || !in_sight(row.memory_y, c.at.memory_height)) continue;
+      const Document& document = c.session.at(row.document);
+      paint_memory(document.trace(), {row.row}, document.memory(row.row), frame_of(row.document),
+                   {.x = c.at.left, .y = row.memory_y, .height = c.at.memory_height}, c.theme, layer);
     }
     for (const LinkSpot& link : c.at.links) {
-      if (link.y < c.at.bottom && link.y + kLinkHeight > c.at.top) link_lane(link, layer);
+      if (link.link < 0 || !in_sight(link.y, c.at.link_height)) continue;
+      paint_link(c.session.at(link.document).link(link.link), frame_of(link.document),
+                 {.x = c.at.left, .y = link.y, .height = c.at.link_height - 2}, c.theme, layer);
     }
     return layer;
+  }
+
+  const Frame& frame_of(std::int32_t document) const {
+    return cache_.frames[static_cast<std::size_t>(document)];
   }
 
   static void hide_causes(Frame& frame) {
@@ -138,99 +148,12 @@ class Composer {
     }
   }
 
-  void memory(const RowSpot& row, Scene& layer) {
-    const Trace& trace = c.session.at(row.document).trace();
-    const std::size_t parts = trace.memory_parts.size();
-    const MemoryPeak peak = memory_peak(trace, {row.row});
-    const std::int64_t capacity = trace.rows[static_cast<std::size_t>(row.row)].capacity_bytes;
-    // A row that needs little of its device has its curve drawn to its own scale.
-    const bool shows_capacity = capacity > 0 && peak.bytes >= capacity / 4;
-    const double scale =
-        kMemoryHeight / std::max({shows_capacity ? static_cast<double>(capacity) : 0.0,
-                                  1.1 * static_cast<double>(peak.bytes), 1.0});
-    const double base = row.memory_y + kMemoryHeight;
-    const auto first =
-        static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row)]);
-    const auto last =
-        static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row) + 1]);
-    layer.plates.push_back({.x = c.at.left,
-                            .y = row.memory_y,
-                            .width = c.at.width,
-                            .height = kMemoryHeight,
-                            .fill = c.colors.lane});
-    std::vector<double> sums(last - first, 0.0);
-    std::vector<Area> areas;
-    for (std::size_t part = 0; part < parts; ++part) {
-      Area area{.base = static_cast<float>(base),
-                .end = static_cast<float>(c.at.left + c.at.width),
-                .fill = kMemoryColors[part % kMemoryColors.size()],
-                .alpha = 190};
-      for (std::size_t i = first; i < last; ++i) {
-        sums[i - first] += static_cast<double>(trace.memory_bytes[i * parts + part]);
-        const double x =
-            std::max(c.at.left, std::floor(c.x_of(c.since(trace, trace.memory_time[i]))));
-        if (x >= c.at.left + c.at.width) break;
-        const auto y = static_cast<float>(base - sums[i - first] * scale);
-        if (!area.x.empty() &&
-            area.x.back() >= static_cast<float>(x)) {  // of a pixel's samples the most
-          area.y.back() = x <= c.at.left ? y : std::min(area.y.back(), y);
-          continue;
-        }
-        area.x.push_back(static_cast<float>(x));
-        area.y.push_back(y);
-      }
-      areas.push_back(std::move(area));
-    }
-    for (auto area = areas.rbegin(); area != areas.rend(); ++area)
-      layer.areas.push_back(std::move(*area));
-    // The peak: a mark that stays in sight when the curve is a pixel wide there.
-    const double peak_x = c.x_of(c.since(trace, peak.time));
-    const double peak_y = base - static_cast<double>(peak.bytes) * scale;
-    if (peak.bytes > 0) {
-      layer.rects.push_back(
-          {.x = peak_x - 2, .y = peak_y - 2, .width = 5, .height = 5, .fill = c.colors.text});
-    }
-    if (shows_capacity) {
-      const double y = base - static_cast<double>(capacity) * scale;
-      layer.lines.push_back({.x1 = c.at.left,
-                             .y1 = y,
-                             .x2 = c.at.left + c.at.width,
-                             .y2 = y,
-                             .width = 1,
-                             .color = c.colors.accent});
-    }
-  }
-
-  void link_lane(const LinkSpot& spot, Scene& layer) {
-    const Trace& trace = c.session.at(spot.document).trace();
-    const auto link = static_cast<std::size_t>(spot.link);
-    layer.plates.push_back({.x = c.at.left,
-                            .y = spot.y,
-                            .width = c.at.width,
-                            .height = kLinkHeight - 2,
-                            .fill = c.colors.lane});
-    Area area{.base = static_cast<float>(spot.y + kLinkHeight - 2),
-              .end = static_cast<float>(c.at.left + c.at.width),
-              .fill = color_of(OpKind::AllReduce),
-              .alpha = 220};
-    const auto columns = static_cast<std::size_t>(std::max(1.0, c.at.width));
-    const std::vector<double> mean = link_columns(trace, link, c.state.begin, c.state.end, columns);
-    for (std::size_t i = 0; i < columns; ++i) {
-      const auto y =
-          static_cast<float>(static_cast<double>(area.base) - (kLinkHeight - 2) * mean[i]);
-      if (!area.y.empty() && area.y.back() == y) continue;  // a step that goes on
-      area.x.push_back(static_cast<float>(c.at.left + c.at.width * static_cast<double>(i) /
-                                                          static_cast<double>(columns)));
-      area.y.push_back(y);
-    }
-    layer.areas.push_back(std::move(area));
-  }
-
   // Selection, dependencies, critical path, range, scrubber: above the lanes.
   Scene overlay_layer() {
     Scene layer = bounded();
     if (c.state.critical) critical(layer);
     if (c.state.selected) dependencies(layer);
+    if (!c.state.range) hovered_bubble(layer);
     if (c.state.range) {
       const double x = c.x_of(c.state.range->first), end = c.x_of(c.state.range->second);
       layer.rects.push_back({.x = x,
@@ -261,70 +184,113 @@ class Composer {
     return layer;
   }
 
-  const LaneSpot* spot_of(OpRef op) const {
-    const std::int32_t lane = c.session.at(op.document).trace().lane_of(op.op);
-    for (const LaneSpot& spot : c.at.lanes) {
-      if (spot.document == op.document && spot.lane == lane) return &spot;
+  // Where a lane is, by document and lane; null: not shown.
+  const LaneSpot* spot_of(std::int32_t document, std::int32_t lane) {
+    if (spots_.empty()) {
+      spots_.resize(c.session.documents().size());
+      for (const LaneSpot& spot : c.at.lanes) {
+        auto& of = spots_[static_cast<std::size_t>(spot.document)];
+        of.resize(static_cast<std::size_t>(c.session.at(spot.document).trace().num_lanes()));
+        of[static_cast<std::size_t>(spot.lane)] = &spot;
+      }
     }
-    return nullptr;
+    const auto& of = spots_[static_cast<std::size_t>(document)];
+    return of.empty() ? nullptr : of[static_cast<std::size_t>(lane)];
   }
   struct Place {
     double begin = 0, end = 0, y = 0, height = 0;
     bool shown = false;
   };
-  Place place_of(OpRef op) const {
-    const LaneSpot* spot = spot_of(op);
-    if (spot == nullptr) return {};
+  // An op whose lane is folded away stands at the lower edge of its rank's compute lane.
+  Place place_of(OpRef op) {
     const Trace& trace = c.session.at(op.document).trace();
+    const std::int32_t row = trace.row_of(op.op).value;
+    const LaneSpot* spot =
+        spot_of(op.document, row * trace.slots + trace.class_of(op.op).slot);
+    const bool folded = spot == nullptr;
+    if (folded) spot = spot_of(op.document, row * trace.slots);
+    if (spot == nullptr) return {};
     return {c.x_of(c.since(trace, trace.start_ns[op.op.index()])),
-            c.x_of(c.since(trace, trace.end_ns[op.op.index()])), spot->y, spot->height, true};
+            c.x_of(c.since(trace, trace.end_ns[op.op.index()])),
+            folded ? spot->y + spot->height : spot->y, folded ? 0 : spot->height, true};
+  }
+
+  // A line with a head, from an op's end (a SEND's begin: its RECV begins with it) to an op.
+  void arrow(std::int32_t document, const Arrow& arrow, double width, Color color,
+             std::uint8_t alpha, double height, Scene& layer) {
+    const Place from = place_of({document, arrow.from}), to = place_of({document, arrow.to});
+    if (!from.shown || !to.shown) return;
+    const bool together = arrow.kind != ArrowKind::Wait;
+    const double x1 = together ? std::min(from.begin, to.begin) : from.end,
+                 y1 = from.y + from.height * height,
+                 x2 = together ? std::max(to.end, from.begin) : to.begin,
+                 y2 = to.y + to.height * height;
+    const double right = c.at.left + c.at.width;
+    if ((x1 < c.at.left && x2 < c.at.left) || (x1 > right && x2 > right)) return;
+    const auto line = [&](double ax, double ay, double bx, double by) {
+      layer.lines.push_back({.x1 = ax,
+                             .y1 = ay,
+                             .x2 = bx,
+                             .y2 = by,
+                             .width = width,
+                             .color = color,
+                             .alpha = alpha});
+    };
+    line(x1, y1, x2, y2);
+    const double dx = x2 - x1, dy = y2 - y1, length = std::hypot(dx, dy);
+    constexpr double kHead = 8, kSpread = 0.45;  // [px]; of the head's half width to its length
+    if (length < kHead) return;
+    const double ux = dx / length * kHead, uy = dy / length * kHead;
+    line(x2, y2, x2 - ux - uy * kSpread, y2 - uy + ux * kSpread);
+    line(x2, y2, x2 - ux + uy * kSpread, y2 - uy - ux * kSpread);
   }
 
   void critical(Scene& layer) {
     constexpr double kPathHeight = 0.85;  // of a lane: below the labels
     constexpr Color kLight{255, 240, 60}, kDarkLine{190, 20, 90};
     const Color color = c.state.dark ? kLight : kDarkLine;
-    const CriticalPath& path = c.session.at(0).critical();
-    Place before;
-    for (const OpId op : path.ops) {
+    const Document& document = c.session.at(0);
+    const Trace& trace = document.trace();
+    const double right = c.at.left + c.at.width;
+    for (const OpId op : document.critical().ops) {
+      if (c.since(trace, trace.end_ns[op.index()]) < c.state.begin) continue;
       const Place place = place_of({0, op});
-      if (!place.shown || place.begin > c.at.left + c.at.width) {
-        before = place;
-        continue;
+      if (!place.shown || place.begin > right) continue;
+      const double y = place.y + place.height * kPathHeight;
+      layer.lines.push_back(
+          {.x1 = place.begin, .y1 = y, .x2 = place.end, .y2 = y, .width = 2.5, .color = color});
+    }
+    for (const Arrow& one : document.critical_arrows()) {
+      if (c.since(trace, trace.end_ns[one.to.index()]) < c.state.begin) continue;
+      if (c.since(trace, trace.start_ns[one.from.index()]) > c.state.end) break;
+      if (trace.row_of(one.from) == trace.row_of(one.to) && one.kind == ArrowKind::Wait &&
+          trace.class_of(one.from).slot == trace.class_of(one.to).slot) {
+        continue;  // along its own lane
       }
-      if (place.end >= c.at.left) {
-        const double y = place.y + place.height * kPathHeight;
-        layer.lines.push_back(
-            {.x1 = place.begin, .y1 = y, .x2 = place.end, .y2 = y, .width = 2.5, .color = color});
-        if (before.shown) {
-          layer.lines.push_back({.x1 = before.end,
-                                 .y1 = before.y + before.height * kPathHeight,
-                                 .x2 = place.begin,
-                                 .y2 = y,
-                                 .width = 1.5,
-                                 .color = color,
-                                 .alpha = 200});
-        }
-      }
-      before = place;
+      arrow(0, one, 1.5, color, 220, kPathHeight, layer);
     }
   }
 
-  // What the selected op waited for, and what that waited for, paler with each step.
+  // What the selected op waited for, and what that waited for, paler with each step; bright what
+  // came last, with the ways between ranks.
   void dependencies(Scene& layer) {
     constexpr int kSteps = 6;
     constexpr std::size_t kMost = 300;
-    const Document& document = c.session.at(c.state.selected.document);
+    const std::int32_t d = c.state.selected.document;
+    const Document& document = c.session.at(d);
+    const Trace& trace = document.trace();
     const Causality& causes = document.causality();
     std::vector<std::int32_t> now{causes.node_of(c.state.selected.op)};
     std::vector<std::int32_t> seen = now;
     for (int step = 0; step < kSteps && !now.empty() && seen.size() < kMost; ++step) {
+      const auto alpha = static_cast<std::uint8_t>(step == 0 ? 150 : 110 / step);
       std::vector<std::int32_t> next;
       for (const std::int32_t node : now) {
+        for (const Arrow& one : match_arrows(trace, causes, {causes.members(node)[0]}))
+          arrow(d, one, 1, color_of(OpKind::Send), alpha, 0.5, layer);
         for (const std::int32_t member : causes.members(node)) {
-          const Place to = place_of({c.state.selected.document, {member}});
           causes.for_each_before_op({member}, [&](OpId op) {
-            arrow(place_of({c.state.selected.document, op}), to, step, layer);
+            arrow(d, {op, {member}, ArrowKind::Wait}, 1, c.colors.text, alpha, 0.5, layer);
             const std::int32_t other = causes.node_of(op);
             if (seen.size() < kMost && std::ranges::find(seen, other) == seen.end()) {
               seen.push_back(other);
@@ -335,42 +301,44 @@ class Composer {
       }
       now = std::move(next);
     }
+    strong_arrows(d, arrows_of(trace, causes, c.state.selected.op), layer);
     const Place place = place_of(c.state.selected);
-    if (place.shown) {
-      layer.rects.push_back({.x = place.begin - 2,
-                             .y = place.y - 2,
-                             .width = std::max(2.0, place.end - place.begin) + 4,
-                             .height = place.height + 4,
-                             .fill = c.colors.text,
-                             .alpha = 0,
-                             .outlined = true,
-                             .outline = c.colors.text});
-      layer.rects.push_back({.x = place.begin - 1,
-                             .y = place.y - 1,
-                             .width = std::max(2.0, place.end - place.begin) + 2,
-                             .height = place.height + 2,
-                             .fill = c.colors.text,
-                             .alpha = 0,
-                             .outlined = true,
-                             .outline = c.colors.text});
+    if (!place.shown) return;
+    for (const double around : {2.0, 1.0}) {
+      outline(place.begin - around, place.y - around,
+              std::max(2.0, place.end - place.begin) + 2 * around, place.height + 2 * around,
+              layer);
     }
   }
-  void arrow(const Place& from, const Place& to, int step, Scene& layer) {
-    if (!from.shown || !to.shown) return;
-    const auto alpha = static_cast<std::uint8_t>(step == 0 ? 255 : 150 / step);
-    layer.lines.push_back({.x1 = from.end,
-                           .y1 = from.y + from.height / 2,
-                           .x2 = to.begin,
-                           .y2 = to.y + to.height / 2,
-                           .width = step == 0 ? 1.8 : 1.0,
-                           .color = c.colors.text,
-                           .alpha = alpha});
-    layer.rects.push_back({.x = to.begin - 2,
-                           .y = to.y + to.height / 2 - 2,
-                           .width = 4,
-                           .height = 4,
+  void strong_arrows(std::int32_t document, const std::vector<Arrow>& arrows, Scene& layer) {
+    for (const Arrow& one : arrows) {
+      arrow(document, one, 2,
+            one.kind == ArrowKind::Wait ? c.colors.text : color_of(OpKind::Send), 255, 0.5, layer);
+    }
+  }
+  void outline(double x, double y, double width, double height, Scene& layer) {
+    layer.rects.push_back({.x = x,
+                           .y = y,
+                           .width = width,
+                           .height = height,
                            .fill = c.colors.text,
-                           .alpha = alpha});
+                           .alpha = 0,
+                           .outlined = true,
+                           .outline = c.colors.text});
+  }
+
+  // The bubble under the mouse, whole, and the way from the op that it waits for.
+  void hovered_bubble(Scene& layer) {
+    const Hit found = hit(c.session, c.state, c.at, c.state.mouse_x, c.state.mouse_y);
+    if (found.idle < 0 || c.state.drag != Drag::None) return;
+    const std::int32_t d = found.lane->document;
+    const Document& document = c.session.at(d);
+    const Trace& trace = document.trace();
+    const Bubble bubble = bubble_at(trace, document.causality(), found.idle);
+    if (bubble.op)
+      strong_arrows(d, arrows_of(trace, document.causality(), bubble.op), layer);
+    const double x = c.x_of(c.since(trace, bubble.begin)), end = c.x_of(c.since(trace, bubble.end));
+    outline(x, found.lane->y, std::max(2.0, end - x), found.lane->height, layer);
   }
 
   void axis() {
@@ -424,29 +392,41 @@ class Composer {
                  TextSize::Small, c.colors.faint_text);
       }
       if (row.memory_y >= 0) {
-        add_text(layer, c.at.left - 8, row.memory_y + kMemoryHeight / 2 + 4, "memory",
+        add_text(layer, c.at.left - 8, row.memory_y + c.at.memory_height / 2 + 4, "memory",
                  TextSize::Small, c.colors.faint_text, Anchor::End);
-        add_text(layer, c.state.width - 12, row.memory_y + kMemoryHeight / 2 + 4,
-                 bytes_text(memory_peak(trace, {row.row}).bytes), TextSize::Small,
-                 c.colors.faint_text, Anchor::End);
+        add_text(layer, c.state.width - 12, row.memory_y + c.at.memory_height / 2 + 4,
+                 bytes_text(c.session.at(row.document).memory(row.row).peak().bytes),
+                 TextSize::Small, c.colors.faint_text, Anchor::End);
       }
     }
     for (const LaneSpot& spot : c.at.lanes) {
       const Trace& trace = c.session.at(spot.document).trace();
       if (spot.lane % trace.slots == 0 || spot.y + spot.height < c.at.top || spot.y > c.at.bottom)
         continue;
-      add_text(layer, c.at.left - 8, spot.y + 8, lane_name(trace, spot.lane), TextSize::Small,
+      add_text(layer, c.at.left - 8, spot.y + spot.height / 2 + 4, lane_name(trace, spot.lane), TextSize::Small,
                c.colors.faint_text, Anchor::End);
     }
     for (const LinkSpot& spot : c.at.links) {
-      const Trace& trace = c.session.at(spot.document).trace();
-      add_text(
-          layer, 10, spot.y + 11,
-          clipped(std::string(trace.text(trace.links[static_cast<std::size_t>(spot.link)].name)),
-                  TextSize::Small, c.at.left - 20),
-          TextSize::Small, c.colors.faint_text);
+      const double base = spot.y + c.at.link_height / 2 + 3;
+      add_text(layer, 10, base, clipped(link_label(spot), TextSize::Small, c.at.left - 20),
+               TextSize::Small, c.colors.faint_text);
+      if (spot.link < 0) continue;
+      const LinkUse use = c.session.at(spot.document)
+                              .link(spot.link)
+                              .over(c.at_ns(spot.document, begin), c.at_ns(spot.document, end));
+      add_text(layer, c.state.width - 12, base, percent_text(use.mean), TextSize::Small,
+               c.colors.faint_text, Anchor::End);
     }
     scene_.layers.push_back(std::move(layer));
+  }
+
+  std::string link_label(const LinkSpot& spot) const {
+    const Document& document = c.session.at(spot.document);
+    const Trace& trace = document.trace();
+    if (spot.link >= 0)
+      return std::string(trace.text(trace.links[static_cast<std::size_t>(spot.link)].name));
+    return std::to_string(trace.links.size() - document.loaded_links().size()) +
+           " links without load";
   }
 
   // What tells a trace from the other one: predicted or measured, else its schedule.
@@ -478,6 +458,7 @@ class Composer {
   const ViewContext& c;  // short: it is in every line. NOLINT(readability-identifier-naming)
   SceneCache& cache_;
   Scene scene_;
+  std::vector<std::vector<const LaneSpot*>> spots_;  // per document and lane
 };
 
 }  // namespace

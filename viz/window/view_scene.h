@@ -11,7 +11,7 @@ namespace rehearse::viz {
 // What one frame may keep for the next of the same session: it changes the speed, never the
 // picture.
 struct SceneCache {
-  std::int32_t minimap_width = -1;
+  double minimap_width = -1;  // of its time axis
   Theme minimap_theme{};
   Scene minimap;              // the whole step, without the view's frame
   std::vector<Frame> frames;  // memory of the layouts

@@ -204,42 +204,5 @@ TEST(Statistics, CountEachOpOnce) {
   EXPECT_EQ(total, expected);
 }
 
-TEST(Memory, PeakHasItsParts) {
-  const Trace trace = full_trace();
-  const MemoryPeak peak = memory_peak(trace, {2});
-  EXPECT_EQ(peak.bytes, (1 << 20) + (2 << 18));
-  EXPECT_EQ(peak.time, 3000);  // sample 2: the first with two parts
-  EXPECT_EQ(peak.parts, (std::vector<std::int64_t>{1 << 20, 2 << 18}));
-}
-
-TEST(Links, MeanIsOverTheStep) {
-  const Trace trace = full_trace();
-  const LinkUse use = link_use(trace, 0);
-  EXPECT_DOUBLE_EQ(use.peak, 0.25);
-  EXPECT_DOUBLE_EQ(use.mean, 0.25 * 1000 / static_cast<double>(trace.step().value));
-}
-
-// A link that is busy for 10 of every 1,000 ns is not a busy link, however far one is out.
-TEST(Links, ColumnsShowTheMeanAndAddUp) {
-  Trace trace = full_trace();
-  trace.begin = {500};
-  trace.end = {100500};
-  std::vector<LinkSample> samples;
-  for (std::int64_t t = 500; t < 100500; t += 1000) {
-    samples.push_back({.time = t, .load_ppm = 1'000'000});
-    samples.push_back({.time = t + 10, .load_ppm = 0});
-  }
-  const auto count = static_cast<std::int64_t>(samples.size());
-  trace.links = std::vector<TraceLink>{TraceLink{}};
-  trace.link_begin = std::vector<std::int64_t>{0, count};
-  trace.link_samples = std::move(samples);
-  for (const double load : link_columns(trace, 0, 0, 100000, 10)) EXPECT_NEAR(load, 0.01, 1e-12);
-  const std::vector<double> near = link_columns(trace, 0, 0, 20, 4);  // zoomed in: steps
-  EXPECT_EQ(near, (std::vector<double>{1, 1, 0, 0}));
-  double sum = 0;  // columns that no sample keeps to
-  for (const double load : link_columns(trace, 0, -3000, 103000, 777)) sum += load;
-  EXPECT_NEAR(sum / 777 * 106000, link_use(trace, 0).mean * 100000, 1e-6);
-}
-
 }  // namespace
 }  // namespace rehearse::viz

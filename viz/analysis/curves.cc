@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viz/analysis/curves.h"
+
+#include <algorithm>
+#include <array>
+
+namespace rehearse::viz {
+namespace {
+
+std::int64_t first_sample(const Trace& trace, RankClass row) {
+  return trace.memory_begin.empty() ? 0 : trace.memory_begin[row.index()];
+}
+std::int64_t num_samples(const Trace& trace, RankClass row) {
+  return trace.memory_begin.empty() ? 0
+                                    : trace.memory_begin[row.index() + 1] - first_sample(trace, row);
+}
+std::int64_t sum_of(const Trace& trace, std::int64_t sample) {
+  const std::size_t parts = trace.memory_parts.size();
+  std::int64_t sum = 0;
+  for (std::size_t part = 0; part < parts; ++part)
+    sum += trace.memory_bytes[static_cast<std::size_t>(sample) * parts + part];
+  return sum;
+}
+
+std::span<const LinkSample> samples_of(const Trace& trace, std::size_t link) {
+  const auto first = static_cast<std::size_t>(trace.link_begin[link]);
+  return trace.link_samples.view().subspan(
+      first, static_cast<std::size_t>(trace.link_begin[link + 1]) - first);
+}
+std::int64_t ppm_of(const LinkSample& sample) {
+  return std::clamp<std::int64_t>(sample.load_ppm, 0, 1'000'000);
+}
+// The load of a sample, 0 where the next one replaces it at once.
+std::int64_t held_ppm(std::span<const LinkSample> samples, std::size_t i) {
+  const bool replaced = i + 1 < samples.size() && samples[i + 1].time == samples[i].time;
+  return replaced ? 0 : ppm_of(samples[i]);
+}
+
+}  // namespace
+
+MemoryCurve::MemoryCurve(const Trace& trace, RankClass row)
+    : trace_(&trace),
+      first_(first_sample(trace, row)),
+      count_(num_samples(trace, row)),
+      greatest_(count_, [&](std::int64_t i) { return sum_of(trace, first_ + i); }),
+      times_(count_, [this](std::int64_t i) { return time(i); }) {
+  if (count_ == 0) return;
+  const std::size_t parts = trace.memory_parts.size();
+  const auto most = greatest_.of(0, count_, [this](std::int64_t i) { return sum(first_ + i); });
+  peak_ = {.bytes = most.value, .time = time(most.index)};
+  for (std::size_t part = 0; part < parts; ++part) {
+    peak_.parts.push_back(
+        trace.memory_bytes[static_cast<std::size_t>(first_ + most.index) * parts + part]);
+  }
+}
+
+std::int64_t MemoryCurve::sum(std::int64_t sample) const {
+  return sum_of(*trace_, sample);
+}
+
+std::int64_t MemoryCurve::at(std::int64_t when) const {
+  const std::int64_t i =
+      times_.before(when + 1, [this](std::int64_t sample) { return time(sample); }) - 1;
+  return i < 0 ? -1 : first_ + i;
+}
+
+std::int64_t MemoryCurve::greatest(std::int64_t begin, std::int64_t end) const {
+  const auto time_of = [this](std::int64_t sample) { return time(sample); };
+  std::int64_t from = times_.before(begin, time_of);
+  const std::int64_t to = times_.before(end, time_of);
+  // What began earlier holds until the first of these.
+  if (from > 0 && (from == count_ || time(from) > begin)) --from;
+  const std::int64_t most =
+      greatest_.of(from, to, [this](std::int64_t i) { return sum(first_ + i); }).index;
+  return most < 0 ? -1 : first_ + most;
+}
+
+LinkCurve::LinkCurve(const Trace& trace, std::size_t link)
+    : samples_(samples_of(trace, link)),
+      count_(static_cast<std::int64_t>(samples_.size())),
+      begin_(trace.begin.value),
+      end_(trace.end.value),
+      greatest_(count_,
+                [this](std::int64_t i) { return held_ppm(samples_, static_cast<std::size_t>(i)); }),
+      times_(count_, [this](std::int64_t i) { return time(i); }) {
+  std::uint64_t sum = 0;
+  for (std::int64_t i = 0; i < count_; ++i) {
+    if (i % kBlock == 0) sums_.push_back(sum);
+    sum += static_cast<std::uint64_t>(load(i)) * static_cast<std::uint64_t>(until(i) - time(i));
+  }
+  loaded_ = integral(begin_, end_) > 0;
+}
+
+std::int64_t LinkCurve::load(std::int64_t i) const {
+  return ppm_of(samples_[static_cast<std::size_t>(i)]);
+}
+std::int64_t LinkCurve::held(std::int64_t i) const {
+  return held_ppm(samples_, static_cast<std::size_t>(i));
+}
+
+double LinkCurve::at(std::int64_t when) const {
+  if (when < begin_ || when >= end_) return 0;
+  const std::int64_t i =
+      times_.before(when + 1, [this](std::int64_t sample) { return time(sample); }) - 1;
+  return i < 0 ? 0 : static_cast<double>(load(i)) / 1e6;
+}
+
+std::uint64_t LinkCurve::before(std::int64_t when) const {
+  when = std::clamp(when, begin_, end_);
+  const std::int64_t last =
+      times_.before(when, [this](std::int64_t sample) { return time(sample); }) - 1;
+  if (last < 0) return 0;
+  std::uint64_t sum = sums_[static_cast<std::size_t>(last / kBlock)];
+  for (std::int64_t i = last / kBlock * kBlock; i <= last; ++i) {
+    sum += static_cast<std::uint64_t>(load(i)) *
+           static_cast<std::uint64_t>(std::min(until(i), when) - time(i));
+  }
+  return sum;
+}
+
+std::int64_t LinkCurve::greatest(std::int64_t begin, std::int64_t end) const {
+  begin = std::max(begin, begin_);
+  end = std::min(end, end_);
+  if (begin >= end) return 0;
+  const auto time_of = [this](std::int64_t sample) { return time(sample); };
+  std::int64_t from = times_.before(begin, time_of);
+  const std::int64_t to = times_.before(end, time_of);
+  if (from > 0 && (from == count_ || time(from) > begin)) --from;
+  return std::max<std::int64_t>(
+      0, greatest_.of(from, to, [this](std::int64_t i) { return held(i); }).value);
+}
+
+LinkUse LinkCurve::over(std::int64_t begin, std::int64_t end) const {
+  return over(std::array{begin, end})[0];
+}
+
+std::vector<LinkUse> LinkCurve::over(std::span<const std::int64_t> edges) const {
+  std::vector<LinkUse> uses;
+  if (edges.size() < 2) return uses;
+  uses.reserve(edges.size() - 1);
+  std::uint64_t low = before(edges[0]);
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
+    const std::uint64_t high = before(edges[i + 1]);
+    const auto width = static_cast<double>(edges[i + 1] - edges[i]);
+    const double mean =
+        high == low || width <= 0 ? 0 : static_cast<double>(high - low) / 1e6 / width;
+    uses.push_back({mean, static_cast<double>(greatest(edges[i], edges[i + 1])) / 1e6});
+    low = high;
+  }
+  return uses;
+}
+
+}  // namespace rehearse::viz
