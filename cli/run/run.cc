@@ -28,6 +28,29 @@ Result<std::int32_t> processes_of(const RunFlags& flags, const Scenario& scenari
                std::to_string(scenario.plan.gpus()) + " ranks"};
 }
 
+}  // namespace
+
+Result<> check_throttle(const RunFlags& flags, const Scenario& scenario,
+                        const exec::RunDevice& device, std::int32_t processes) {
+  if (flags.throttle.empty()) return {};
+  const auto wrong = [](const std::string& why) { return Error{"run: --throttle: " + why}; };
+  const Result<Throttle> read = read_throttle(flags.throttle);
+  if (!read) return wrong(read.error().message);
+  if (device.cuda()) {
+    return wrong("what GPUs exchange is NCCL's, which is not slowed (--device cpu)");
+  }
+  if (processes < 2) return wrong("nothing crosses between processes: there is one (--processes)");
+  if (!flags.dry_run) return {};
+  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
+  if (!cluster) return cluster.error();
+  if (cluster.value().workers > 0) return {};
+  return wrong(cluster.value().id +
+               " is of GPUs, which is no prediction of this machine (--cluster with the file of "
+               "`rehearse calibrate`)");
+}
+
+namespace {
+
 int run(const RunFlags& flags) {
   const Result<exec::RunDevice> device = exec::RunDevice::choose(flags.device);
   if (!device) return fail("run: --device cuda: " + device.error().message, kRunFailed);
@@ -57,6 +80,14 @@ int run(const RunFlags& flags) {
   }
   const Result<std::int32_t> processes =
       processes_of(flags, scenario, device.value().cuda(), launch);
+  if (processes) {
+    const Result<> good = check_throttle(flags, scenario, device.value(), processes.value());
+    if (!good) return fail(good.error());
+  }
+  if (!flags.throttle.empty() && processes) {
+    scenario.run_notes.push_back("run: --throttle: links between processes are slowed: " +
+                                 throttle_text(flags.links()));
+  }
   const Result<> chosen = processes
                               ? choose_open(flags, device.value(), processes.value(), scenario)
                               : Result<>(processes.error());
@@ -114,6 +145,8 @@ Command run_command() {
        "go on from DIR's latest checkpoint, from one of them, or from a safetensors file of "
        "weights"},
       {"--data", &o->data, "instead of train.data: a file of bytes, .bin, or synthetic"},
+      {"--throttle", &o->throttle,
+       "GBPS,LATENCY_US: links between the processes as slow as that, in each direction"},
       {"--timeout", &o->timeout, "seconds that one op may take", Number{0.01, 1e6}},
       {"--flight", &o->flight, "write flight records to DIR when several processes fail"},
       {"--dry-run", &o->dry_run, "print the prediction for exactly this run, and stop"},

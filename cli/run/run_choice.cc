@@ -40,7 +40,7 @@ Result<> choose_micro_batch(const RunFlags& options, const exec::RunDevice& devi
   if (!scenario.plan.micro_batch_auto) return {};
   const Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return Error{options.scenario + ": " + read.error().message};
-  const sim::Cluster cluster = as_run(read.value(), processes);
+  const sim::Cluster cluster = as_run(read.value(), processes, options);
   const Result<> here = measured_here(cluster, device);
   if (!here && std::ranges::count(scenario.given, key_of(&Plan::micro_batch)) > 0) {
     return Error{options.scenario + ": plan.micro_batch: \"auto\" is for the machine that runs: " +
@@ -97,9 +97,10 @@ Result<> choose_order(const RunFlags& options, Scenario& scenario) {
 
 }  // namespace
 
-sim::Cluster as_run(sim::Cluster cluster, std::int32_t processes) {
+sim::Cluster as_run(sim::Cluster cluster, std::int32_t processes, const RunFlags& flags) {
   if (cluster.workers > 0 && processes > 1) {
     cluster.processes = processes;
+    cluster.throttle = flags.links();
     cluster.between_processes =
         exec::shared_memory_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
   }

@@ -67,6 +67,17 @@ int perform(const RunFlags& flags, const Scenario& scenario, const Schedule& sch
   return stopped_by.value() != 0 ? kSignalled + stopped_by.value() : kDone;
 }
 
+// Both ends of a link are as slow as each other. Our launcher starts all processes alike.
+Result<> same_throttle(const RunFlags& flags, exec::Processes& all) {
+  if (all.launched() || all.count() == 1) return {};
+  const Result<std::string> first = all.share(flags.throttle);
+  if (!first) return first.error();
+  return all.agree(first.value() == flags.throttle
+                       ? Result<>()
+                       : Error{"run: --throttle: process 0 has '" + first.value() + "', process " +
+                               std::to_string(all.number()) + " '" + flags.throttle + "'"});
+}
+
 }  // namespace
 
 exec::RunOptions RunFlags::run() const {
@@ -89,8 +100,12 @@ int perform_run(const RunFlags& flags, const Scenario& scenario, const Schedule&
                                      {.steps = scenario.train.steps,
                                       .timeout_s = flags.timeout,
                                       .flight = flags.flight,
-                                      .version = REHEARSE_VERSION});
+                                      .version = REHEARSE_VERSION,
+                                      .throttle = flags.links()});
     if (!joined) return all.fail("run: " + joined.error().message, exit_code(joined.error()));
+    if (const Result<> same = same_throttle(flags, all); !same) {
+      return all.fail(same.error().message, exit_code(same.error()));
+    }
   }
   if (launch || processes == 1) return perform(flags, scenario, schedule, order_by, device, all);
   if (!device.cuda()) {

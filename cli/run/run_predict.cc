@@ -21,7 +21,7 @@ int predict_run(const RunFlags& options, const Scenario& as_run, const exec::Run
   const auto begin = std::chrono::steady_clock::now();
   Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return fail(read.error().message);
-  const sim::Cluster cluster = cli::as_run(std::move(read).value(), processes);
+  const sim::Cluster cluster = cli::as_run(std::move(read).value(), processes, options);
   Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
   if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "exec/cpu/collectives.h"
+#include "schedules/ranks/crossing.h"
 
 namespace rehearse::exec {
 namespace {
 
 using Move = std::function<Result<>(std::span<const Message>)>;
 
-constexpr std::int64_t kSmall = 8192;  // bytes that are not worth being cut into slices
 // Slots: the top bit, instance 20, sequence 31, message 12 bits.
 constexpr std::int64_t kMessages = 1 << 12;
 
@@ -83,7 +83,7 @@ class Composition {
     const auto count = static_cast<std::int64_t>(all_.size());
     return {x_.elements * k / count * width(), x_.elements * (k + 1) / count * width()};
   }
-  bool sliced() const { return x_.elements * width() > kSmall && all_.size() > 2; }
+  bool sliced() const { return x_.elements * width() > kUncutBytes && all_.size() > 2; }
   // Sends slice p of every array here to process p.
   void send_slices() {
     for (const std::int32_t p : others_) {
@@ -158,7 +158,7 @@ Result<> Composition::all_reduce() {
     }
   };
   // Between two members a slice and the other's sum are as many bytes as the whole array at once.
-  if (bytes <= kSmall || members() == 2) {
+  if (bytes <= kUncutBytes || members() == 2) {
     for (const std::int32_t p : others_) {
       for (const std::int32_t m : here_) send(p, m, in(m), bytes);
     }
@@ -395,11 +395,11 @@ std::int64_t scratch_bytes(OpKind kind, std::int64_t bytes, std::int32_t members
   const std::int64_t slice = (bytes + processes - 1) / processes;
   switch (kind) {
     case OpKind::AllReduce:
-      return away * (bytes <= kSmall || members == 2 ? bytes : slice);
+      return away * (bytes <= kUncutBytes || members == 2 ? bytes : slice);
     case OpKind::ReduceScatter:
       return here * away * (bytes / members);
     case OpKind::Reduce:  // who is not the root has its own sum too
-      return bytes > kSmall && processes > 2 ? (away + 1) * slice : away * bytes;
+      return bytes > kUncutBytes && processes > 2 ? (away + 1) * slice : away * bytes;
     default:
       return 0;
   }

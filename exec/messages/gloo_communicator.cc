@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "exec/messages/composed_collectives.h"
+#include "exec/messages/link_throttle.h"
 #include "exec/messages/shared_memory_transport.h"
 #include "exec/store/hmac.h"
 #include "exec/store/wire.h"
@@ -111,7 +112,8 @@ class GlooCommunicator final : public ProcessCommunicator {
       : options_(options),
         each_(options.ranks / options.processes),
         context_(std::move(context)),
-        shared_memory_(std::move(shared_memory)) {}
+        shared_memory_(std::move(shared_memory)),
+        throttle_(options.throttle, options.processes) {}
   ~GlooCommunicator() override { end("the communicator was closed"); }
 
   std::string_view name() const override { return "gloo"; }
@@ -145,15 +147,17 @@ class GlooCommunicator final : public ProcessCommunicator {
   Result<double> largest(double value) override;
 
  private:
+  using Clock = LinkThrottle::Clock;
   std::int32_t process_of(std::int32_t rank) const { return rank / each_; }
   void one(const Message& message, Done done) {
-    waiters_.run([this, message, done = std::move(done)] { done(move({&message, 1})); });
+    waiters_.run([this, message, done = std::move(done)] { done(cross({&message, 1})); });
   }
   Result<> move(std::span<const Message> messages);
-  bool move_near(std::span<const Message> messages, std::chrono::steady_clock::time_point deadline);
-  Result<> perform_here(const Exchange& exchange) {
-    return compose(exchange, options_.process, each_,
-                   [this](std::span<const Message> messages) { return move(messages); });
+  Result<> cross(std::span<const Message> messages);  // the same, over throttled links
+  bool move_near(std::span<const Message> messages, Clock::time_point deadline);
+  Clock::time_point deadline() const {
+    return Clock::now() +
+           std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
   }
   void break_off(GlooTrouble trouble, const std::string& why);
   void lose(std::int32_t process, bool late) {
@@ -172,6 +176,7 @@ class GlooCommunicator final : public ProcessCommunicator {
   const std::int32_t each_;  // ranks of a process
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::unique_ptr<SharedMemoryTransport> shared_memory_;  // whom it does not reach, Gloo does
+  LinkThrottle throttle_;
   mutable std::mutex mutex_;
   std::set<gloo::transport::UnboundBuffer*> waiting_;  // to be woken when everything ends
   GlooTrouble trouble_ = GlooTrouble::None;
@@ -191,13 +196,12 @@ void GlooCommunicator::break_off(GlooTrouble trouble, const std::string& why) {
     buffer->abortWaitSend();
   }
   shared_memory_->end();
+  throttle_.end();
 }
 
 // Sends and receives all of it; waits until all is done, or nothing will be.
 Result<> GlooCommunicator::move(std::span<const Message> messages) {
-  const auto deadline =
-      std::chrono::steady_clock::now() +
-      std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
+  const Clock::time_point deadline = this->deadline();
   std::vector<Message> near, far;
   for (const Message& message : messages) {
     (shared_memory_->reaches(message.process) ? near : far).push_back(message);
@@ -246,8 +250,17 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
   return broken();
 }
 
-bool GlooCommunicator::move_near(std::span<const Message> messages,
-                                 std::chrono::steady_clock::time_point deadline) {
+Result<> GlooCommunicator::cross(std::span<const Message> messages) {
+  const Clock::time_point deadline = this->deadline();
+  Result<> moved = move(messages);
+  if (!moved || messages.empty() || throttle_.cross(messages, deadline)) return moved;
+  break_off(GlooTrouble::Timeout,
+            "the throttled link takes longer than " +
+                std::to_string(static_cast<std::int64_t>(options_.timeout_s)) + " s");
+  return broken();
+}
+
+bool GlooCommunicator::move_near(std::span<const Message> messages, Clock::time_point deadline) {
   const SharedMemoryTransport::Moved moved = shared_memory_->move(messages, deadline);
   if (moved.outcome == SharedMemoryTransport::Outcome::Late ||
       moved.outcome == SharedMemoryTransport::Outcome::Gone) {
@@ -257,7 +270,10 @@ bool GlooCommunicator::move_near(std::span<const Message> messages,
 }
 
 void GlooCommunicator::collective(const Exchange& exchange, Done done) {
-  waiters_.run([this, exchange, done = std::move(done)] { done(perform_here(exchange)); });
+  waiters_.run([this, exchange, done = std::move(done)] {
+    done(compose(exchange, options_.process, each_,
+                 [this](std::span<const Message> messages) { return cross(messages); }));
+  });
 }
 
 Result<double> GlooCommunicator::largest(double value) {
@@ -273,7 +289,9 @@ Result<double> GlooCommunicator::largest(double value) {
                           .sequence = agreements_++,
                           .ranks = ranks,
                           .contributions = contributions};
-  const Result<> done = perform_here(exchange);
+  const Result<> done =
+      compose(exchange, options_.process, each_,
+              [this](std::span<const Message> messages) { return move(messages); });
   if (!done) return done.error();
   return value;
 }

@@ -14,6 +14,7 @@
 
 #include "exec/backend/communicator.h"
 #include "exec/store/store.h"
+#include "schedules/base/throttle.h"
 
 namespace rehearse::exec {
 
@@ -40,6 +41,7 @@ struct GlooOptions {
   std::string secret;      // of the run; the others prove over their connections that they know it
   double timeout_s = 600;  // of one exchange
   bool shared_memory = true;  // false: this process by TCP within its machine too
+  Throttle throttle;          // what ops exchange with other processes, as slow as this
 };
 
 // Meets the other processes through keys of the store. Error: who does not come, within the

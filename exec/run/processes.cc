@@ -113,7 +113,8 @@ Result<> Processes::join(const LaunchEnvironment& launch, const Plan& plan,
                     .address = group_->address(),
                     .secret = known.secret,
                     .timeout_s = options.timeout_s,
-                    .shared_memory = shared_memory_allowed()},
+                    .shared_memory = shared_memory_allowed(),
+                    .throttle = options.throttle},
                    group_->store());
   if (!connected) {
     others_fault_ = true;  // who does not come is judged by who watches

@@ -24,6 +24,7 @@ struct ProcessOptions {
   double timeout_s = 600;  // of one op
   std::string flight;      // folder of flight records; empty: the default one
   std::string version;     // of the binary: all must be of one
+  Throttle throttle;       // of what ops exchange between processes
 };
 
 // REHEARSE_NEIGHBORS=0: no; processes of one machine talk over TCP as those of several do.

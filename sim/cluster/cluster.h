@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "schedules/base/result.h"
+#include "schedules/base/throttle.h"
 #include "schedules/base/units.h"
 #include "schedules/scenario/plan.h"
 #include "schedules/scenario/plan_names.h"
@@ -142,6 +143,7 @@ struct Cluster {
   // those. Never in a file.
   std::int32_t processes = 1;
   ProcessLink between_processes = ProcessLink::None;
+  Throttle throttle;  // of what crosses between them (`run --throttle`); never in a file
   ScaleUp scale_up;
   NodePcie pcie;
   Nics nics;

@@ -53,7 +53,8 @@ NodeCost without_launch(const ComputeCosts& costs, MemoryClass memory_class, std
 
 struct Totals {
   double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
-  double calls_us = 0;  // of host_us: for single experts, of an assumed time each
+  double crossing_ns = 0;  // of exposed_ns: over throttled links
+  double calls_us = 0;     // of host_us: for single experts, of an assumed time each
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
   double from_idle_ns = 0;   // from an idle device to the end of the last kernel
   double imbalanced_ns = 0;  // of compute_ns: what the busiest rank does beyond the mean
@@ -166,6 +167,7 @@ class Pricer {
     ns_[i] = static_cast<double>(use.time.value) * (node.routed ? rows : 1);
     levels_[i] = use.level;
     totals_.collective_ns += ns_[i];
+    totals_.crossing_ns += static_cast<double>(use.crossing.value) * (node.routed ? rows : 1);
     for (const Demand& demand : use.demands) {
       const auto found = std::ranges::find(totals_.demands, demand.resource, &Demand::resource);
       const double taken = demand.share * ns_[i];
@@ -381,6 +383,7 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
     add_time(total.time, body->time);
     add_time(total.device, body->device);
     add_time(total.communicating, body->communicating);
+    add_time(total.crossing, body->crossing);
     add_time(total.imbalanced, body->imbalanced);
     add_time(total.host, body->host);
     add_time(total.collectives, body->collectives);
@@ -454,6 +457,7 @@ BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {
   BodyCost cost{.time = to_nanoseconds(time),
                 .device = to_nanoseconds(device),
                 .communicating = to_nanoseconds(totals.exposed_ns),
+                .crossing = to_nanoseconds(std::min(totals.crossing_ns, totals.exposed_ns)),
                 .imbalanced = to_nanoseconds(totals.imbalanced_ns),
                 .host = to_nanoseconds(host),
                 .from_idle = to_nanoseconds(drains ? totals.from_idle_ns : 0),

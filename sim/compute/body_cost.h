@@ -25,6 +25,7 @@ struct CollectiveUse {
   Nanoseconds time{};
   std::vector<Demand> demands;
   CostLevel level = CostLevel::Formula;
+  Nanoseconds crossing{};  // of `time`: over throttled links, where nobody copies
 };
 // `kind`: AllReduce, AllGather, ReduceScatter, AllToAll, RingExchange (to the next rank of the
 // axis); `payload`: the whole array (RingExchange: all that one rank sends to the next). Asked for
@@ -42,6 +43,7 @@ struct BodyCost {
   Nanoseconds time{};           // alone: soft maximum of device and host time
   Nanoseconds device{};         // kernels and exposed collectives, the host out of the way
   Nanoseconds communicating{};  // of `time`: waiting for its own collectives (idle, not busy)
+  Nanoseconds crossing{};       // of that: over throttled links, where no worker copies
   Nanoseconds imbalanced{};     // of `time`: the mean rank waits for the busiest (idle, not busy)
   Nanoseconds host{};  // the host thread's work. Already inside `time`: a Cost made of this
                        //   has host = 0

@@ -8,6 +8,7 @@
 
 #include "sim/cost/measured_curve.h"
 #include "sim/cost/to_nanoseconds.h"
+#include "sim/network/crossing_cost.h"
 #include "sim/network/shared_memory_cost.h"
 
 namespace rehearse::sim {
@@ -419,6 +420,12 @@ CollectiveCost described_shift(Bytes size, const GroupShape& shape, const Networ
   return cost;
 }
 
+void crosses(OpKind kind, Bytes bytes, const GroupShape& shape, const Network& network,
+             CollectiveCost& cost) {
+  cost.crossing = add_crossing(kind, bytes, shape.ranks, shape.processes, shape.crossings,
+                               network.cluster(), cost.time, cost.demands);
+}
+
 // Times of this very cluster were measured: its links are as much slower as they say.
 CollectiveCost corrected(CollectiveCost cost, const Network& network) {
   const double factor = network.cluster().correction.collectives;
@@ -432,7 +439,9 @@ CollectiveCost corrected(CollectiveCost cost, const Network& network) {
 
 CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape,
                                const Network& network) {
-  return corrected(described_cost(kind, bytes, shape, network), network);
+  CollectiveCost cost = corrected(described_cost(kind, bytes, shape, network), network);
+  if (cost.time.value > 0) crosses(normalised(kind), bytes, shape, network, cost);
+  return cost;
 }
 
 CollectiveCost tensor_broadcasts_cost(Bytes bytes, std::int32_t tensors, const GroupShape& shape,
@@ -458,7 +467,9 @@ CollectiveCost tensor_broadcasts_cost(Bytes bytes, std::int32_t tensors, const G
 }
 
 CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Network& network) {
-  return corrected(described_shift(bytes, shape, network), network);
+  CollectiveCost cost = corrected(described_shift(bytes, shape, network), network);
+  if (cost.time.value > 0) crosses(OpKind::Send, bytes, shape, network, cost);
+  return cost;
 }
 
 double bus_bandwidth_factor(OpKind kind, std::int32_t ranks) {

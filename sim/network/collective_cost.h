@@ -27,6 +27,7 @@ struct CollectiveCost {
   Protocol protocol = Protocol::Simple;
   LinkKind link = LinkKind::Port;  // the slowest one (report key `link`)
   std::vector<Demand> demands;     // per resource once; out and in are two resources
+  Nanoseconds crossing{};          // of `time`: over throttled links, where nobody copies
 };
 
 // `kind`: AllReduce, AllGather (= Unshard), ReduceScatter, Broadcast, Reduce, Gather, Scatter,

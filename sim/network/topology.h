@@ -59,6 +59,15 @@ struct LinkUse {
 using LinkKinds = std::array<bool, kNumLinkKinds>;
 LinkKinds kinds_of(std::span<const LinkUse> uses);
 
+// What ranks send from one process of a run to another, over the link of these two (`throttle`).
+struct Crossing {
+  ResourceId link{};
+  std::int32_t senders = 1, receivers = 1;  // of an instance, in the one and in the other
+  std::int32_t instances = 1;               // that do so at the same time
+  bool next = true;  // the second process has the member behind the last one of the first
+  bool operator==(const Crossing&) const = default;
+};
+
 // What is known of a group before an operation and a size are chosen: the same for all its
 // instances (the worst of them where they differ).
 struct GroupShape {
@@ -70,6 +79,7 @@ struct GroupShape {
   double nics = 0;                  // NIC ports of one node for one instance; 0.5: a half-share
   std::int32_t pods = 1;            // pods (data centres) that hold a member
   std::vector<LinkUse> links;       // bandwidth terms; empty for one rank
+  std::vector<Crossing> crossings;  // between throttled processes; empty: nothing is throttled
   bool operator==(const GroupShape&) const = default;
 };
 
@@ -85,9 +95,10 @@ struct Path {
   bool between_processes = false;  // of a CPU's ranks: some pair of them
   bool same_device = false;        // both stages on one position: no link at all
   bool crosses_pod = false;
-  std::vector<LinkUse> out, in;    // `ring` [s per byte that each rank sends]; for SEND, for RECV
-  double seconds_per_byte = 0;     // of the slowest link, siblings counted
-  LinkKind link = LinkKind::Port;  // that link
+  std::vector<LinkUse> out, in;     // `ring` [s per byte that each rank sends]; for SEND, for RECV
+  std::vector<Crossing> crossings;  // between throttled processes: ranks as instances
+  double seconds_per_byte = 0;      // of the slowest link, siblings counted
+  LinkKind link = LinkKind::Port;   // that link
 };
 
 // The mesh coordinates that vary inside one instance of a group.
@@ -137,7 +148,11 @@ class Network {
   std::int32_t num_nodes() const { return nodes_; }
   std::int32_t replicas_left_out() const { return period_ * periods_left_out_; }
   // Resources are numbered 0 ... num_resources()-1 (CostTable::num_resources).
-  std::int32_t num_resources() const { return static_cast<std::int32_t>(links_.size()); }
+  // links(), then the links between throttled processes.
+  std::int32_t num_resources() const {
+    const std::int32_t processes = cluster_->throttle.on() ? cluster_->processes : 0;
+    return static_cast<std::int32_t>(links_.size()) + processes * processes;
+  }
   std::span<const Link> links() const { return links_; }
   const Cluster& cluster() const { return *cluster_; }
   const CollectiveModel& model() const { return *model_; }
@@ -175,6 +190,9 @@ class Network {
   std::int32_t process_of(std::int32_t rank) const {
     return rank * cluster_->processes / mesh_.ranks();
   }
+  void add_crossing(std::int32_t from, std::int32_t to, Crossing crossing,
+                    std::vector<Crossing>& all) const;
+  void count_crossings(std::span<const std::int32_t> members, GroupShape& shape) const;
   // Members of an instance: along the axes that it spans, else at the coordinate of `fixed`.
   void members_of(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
                   const std::array<std::int32_t, 3>& fixed,

@@ -42,6 +42,7 @@ void Network::account(std::span<const std::int32_t> members, RankClass row,
     processes += process_of(members[i]) != process_of(members[i - 1]) ? 1 : 0;
   }
   shape.processes = std::max(shape.processes, processes);
+  if (cluster_->throttle.on() && processes > 1) count_crossings(members, shape);
   shape.ranks_per_node = std::max(shape.ranks_per_node, most);
   for (std::size_t level = 0; level < cuts_.size(); ++level) {
     const Cut& cut = cuts_[level];
@@ -76,6 +77,43 @@ void Network::account(std::span<const std::int32_t> members, RankClass row,
         const double leaving = static_cast<double>(inside) * (n - inside) / n;
         loads[level].entries.push_back({block, share, share * leaving, own ? 1 : 0, 1});
       }
+    }
+  }
+}
+
+void Network::add_crossing(std::int32_t from, std::int32_t to, Crossing crossing,
+                           std::vector<Crossing>& all) const {
+  crossing.link = {static_cast<std::int32_t>(links_.size()) + from * cluster_->processes + to};
+  for (Crossing& other : all) {
+    Crossing like = other;
+    like.instances = crossing.instances;
+    if (like != crossing) continue;
+    other.instances += crossing.instances;
+    return;
+  }
+  all.push_back(crossing);
+}
+
+// Every two processes with members of the instance, in both directions.
+void Network::count_crossings(std::span<const std::int32_t> members, GroupShape& shape) const {
+  struct Held {
+    std::int32_t process, members;
+  };
+  std::vector<Held> held;
+  for (const std::int32_t rank : members) {
+    if (held.empty() || held.back().process != process_of(rank)) {
+      held.push_back({process_of(rank), 0});
+    }
+    ++held.back().members;
+  }
+  for (std::size_t a = 0; a < held.size(); ++a) {
+    for (std::size_t b = 0; b < held.size(); ++b) {
+      if (a == b) continue;
+      add_crossing(held[a].process, held[b].process,
+                   {.senders = held[a].members,
+                    .receivers = held[b].members,
+                    .next = b == (a + 1) % held.size()},
+                   shape.crossings);
     }
   }
 }

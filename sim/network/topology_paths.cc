@@ -40,7 +40,11 @@ Path Network::path(RankClass from, RankClass to) const {
       const std::int32_t b = a + shift;
       const bool crosses = node_of(a) != node_of(b);
       (crosses ? path.between_nodes : inside) = true;
-      path.between_processes = path.between_processes || process_of(a) != process_of(b);
+      const bool leaves = process_of(a) != process_of(b);
+      path.between_processes = path.between_processes || leaves;
+      if (leaves && cluster_->throttle.on()) {
+        add_crossing(process_of(a), process_of(b), {}, path.crossings);
+      }
       for (std::size_t level = 0; level < cuts_.size(); ++level) {
         const Cut& cut = cuts_[level];
         if (!cut.for_groups || a / cut.block == b / cut.block) continue;
@@ -125,6 +129,9 @@ std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) con
       for (const LinkUse& other : b.links) {
         if (is_kind(other) && seen++ == k) names.push_back({use.resource, other.resource});
       }
+    }
+    for (std::size_t k = 0; k < std::min(a.crossings.size(), b.crossings.size()); ++k) {
+      names.push_back({a.crossings[k].link, b.crossings[k].link});
     }
   }
   return names;

@@ -7,6 +7,7 @@
 
 #include "sim/cost/measured_curve.h"
 #include "sim/cost/to_nanoseconds.h"
+#include "sim/network/crossing_cost.h"
 #include "sim/network/shared_memory_cost.h"
 
 namespace rehearse::sim {
@@ -76,10 +77,15 @@ TransferCost described_transfer(Bytes size, const Path& path, const Network& net
 TransferCost transfer_cost(Bytes bytes, const Path& path, const Network& network) {
   TransferCost cost = described_transfer(bytes, path, network);
   const double factor = network.cluster().correction.transfers;
-  if (factor == 1) return cost;
-  cost.time = to_nanoseconds(static_cast<double>(cost.time.value) * factor);
-  for (std::vector<Demand>* side : {&cost.send, &cost.recv}) {
-    for (Demand& demand : *side) demand.share = std::min(1.0, demand.share / factor);
+  if (factor != 1) {
+    cost.time = to_nanoseconds(static_cast<double>(cost.time.value) * factor);
+    for (std::vector<Demand>* side : {&cost.send, &cost.recv}) {
+      for (Demand& demand : *side) demand.share = std::min(1.0, demand.share / factor);
+    }
+  }
+  if (cost.time.value > 0) {
+    cost.crossing = add_crossing(OpKind::Send, bytes, 2, 2, path.crossings, network.cluster(),
+                                 cost.time, cost.send);
   }
   return cost;
 }

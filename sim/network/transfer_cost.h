@@ -16,6 +16,7 @@ struct TransferCost {
   // The part of `time` in which compute waits though nothing of this transfer travels, where it is
   // blocking (runtime keys blocking_transfer_us, serial_transfers).
   Nanoseconds waits{};
+  Nanoseconds crossing{};  // the part over throttled links, where nobody copies
   CostLevel level = CostLevel::Formula;
   LinkKind link = LinkKind::Port;
   std::vector<Demand> send, recv;  // what each end demands; together they are the flow

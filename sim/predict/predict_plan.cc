@@ -244,6 +244,11 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
   }
+  const auto links = static_cast<std::int32_t>(network.links().size());
+  for (std::int32_t pair = 0; pair < network.num_resources() - links; ++pair) {
+    p.link_names.push_back(
+        fmt::format("process {} to {}", pair / cluster.processes, pair % cluster.processes));
+  }
   if (cluster.workers > 0) p.link_names.emplace_back("workers");
   program = compile(p.schedule);
   const bool events =

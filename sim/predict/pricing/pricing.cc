@@ -18,6 +18,13 @@
 namespace rehearse::sim {
 namespace {
 
+// What crosses between processes over throttled links, behind what the workers do.
+struct Crosses {
+  Nanoseconds time{};
+  std::int64_t of = 0;              // [ns] that the demands are averaged over
+  std::span<const Demand> demands;  // of links
+};
+
 class Pricer {
  public:
   Pricer(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,
@@ -33,7 +40,7 @@ class Pricer {
   }
 
   Pricing run() {
-    // A CPU's ranks share its workers: one more resource.
+    // A CPU's ranks share its workers: one more resource, the last.
     out_.table.num_resources = network_.num_resources() + (on_workers() ? 1 : 0);
     out_.table.of_op.reserve(s_.ops.size());
     for (std::int32_t r = 0; r < s_.num_rows(); ++r) {
@@ -66,12 +73,23 @@ class Pricer {
   }
   // `waits`: exchanges are idle time of the op (a body's), not the op itself.
   std::int32_t add_on_workers(const WorkerUse& use, bool waits, CostLevel level,
-                              const RestsOn& share, std::vector<Traffic> traffic) {
-    const Demand workers{ResourceId{out_.table.num_resources - 1}, use.share};
-    return add({.time = {use.computing_ns + use.exchanging_ns},
-                .communicating = {waits ? use.exchanging_ns : 0},
+                              const RestsOn& share, std::vector<Traffic> traffic,
+                              const Crosses& crosses = {}) {
+    const std::int64_t at_work = use.computing_ns + use.exchanging_ns;
+    const std::int64_t time = at_work + crosses.time.value;
+    std::vector<Demand> demands{{ResourceId{out_.table.num_resources - 1}, use.share}};
+    if (crosses.time.value > 0) {
+      const auto whole = static_cast<double>(time);
+      demands[0].share *= static_cast<double>(at_work) / whole;
+      for (const Demand& demand : crosses.demands) {
+        demands.push_back(
+            {demand.resource, demand.share * static_cast<double>(crosses.of) / whole});
+      }
+    }
+    return add({.time = {time},
+                .communicating = {waits ? use.exchanging_ns + crosses.time.value : 0},
                 .level = level},
-               {&workers, 1}, share, std::move(traffic));
+               demands, share, std::move(traffic));
   }
 
   std::int32_t add(Cost cost, std::span<const Demand> demands, const RestsOn& share,
@@ -99,10 +117,13 @@ class Pricer {
     if (on_workers()) {
       const bool tensor = plan_.tensor_parallel > 1;
       const WorkerUse use =
-          use_of((body.time - body.communicating).value, body.shared, body.communicating.value,
+          use_of((body.time - body.communicating).value, body.shared,
+                 (body.communicating - body.crossing).value,
                  tensor ? plan_.tensor_parallel : plan_.context_parallel,
                  network_.group(row_, tensor ? Axis::Tensor : Axis::Context).processes);
-      return add_on_workers(use, true, body.level, share, std::move(traffic));
+      const std::vector<Demand> links = moved_to(links_, body.demands);
+      return add_on_workers(use, true, body.level, share, std::move(traffic),
+                            {body.crossing, body.time.value, links});
     }
     // Bodies are priced on row 0's links; every row has links of its own, if it has them at all.
     const std::int32_t cost = add({.time = body.time,
@@ -175,8 +196,9 @@ class Pricer {
                          .links = kinds_of(path.out)});
     }
     if (on_workers()) {
-      return add_on_workers(use_of(0, 1, cost.time.value, kAcrossRows), false, cost.level,
-                            all(cost.level), std::move(traffic));
+      return add_on_workers(use_of(0, 1, (cost.time - cost.crossing).value, kAcrossRows), false,
+                            cost.level, all(cost.level), std::move(traffic),
+                            {cost.crossing, cost.time.value, cost.send});
     }
     return add({.time = cost.time, .level = cost.level}, send ? cost.send : cost.recv,
                all(cost.level), std::move(traffic));
@@ -241,9 +263,10 @@ class Pricer {
       const std::int32_t members = in_row == RowMembers::One     ? kAcrossRows
                                    : in_row == RowMembers::Ranks ? ranks()
                                                                  : shape.ranks;
-      return add_on_workers(use_of(0, 1, cost.time.value, members, shape.processes), false,
-                            cost.level, all(cost.level, collective_table(cost.level)),
-                            std::move(traffic));
+      const std::int64_t copying = (cost.time - cost.crossing).value;
+      return add_on_workers(use_of(0, 1, copying, members, shape.processes), false, cost.level,
+                            all(cost.level, collective_table(cost.level)), std::move(traffic),
+                            {cost.crossing, cost.time.value, cost.demands});
     }
     const bool beside = op.stream != Stream::Compute;
     return add({.time = cost.time,
@@ -418,7 +441,7 @@ CollectiveTimes body_collectives(const Network& network, const Layout& layout) {
   return
       [known = BodyCollectives(network, layout)](NodeKind kind, Axis axis, Bytes payload) mutable {
         const CollectiveCost& cost = known.cost(kind, axis, payload);
-        return CollectiveUse{cost.time, cost.demands, cost.level};
+        return CollectiveUse{cost.time, cost.demands, cost.level, cost.crossing};
       };
 }
 
