@@ -27,13 +27,13 @@ if [ "${1:-}" = pack ]; then
   set -e
   # shellcheck disable=SC1007
   [ -f build/release/build.ninja ] || ./run build
-  targets=(rehearse exec_cuda cuda_kernels_test)
+  targets=(rehearse modules module_cuda cuda_kernels_test)
   cmake --build --preset release --target "${targets[@]}" >build/gpu-pack.log 2>&1 || { tail -20 build/gpu-pack.log; exit 2; }
   rm -rf "$pack" && mkdir -p "$pack/bin" "$pack/lib"
-  cp build/release/bin/{rehearse,libexec_cuda.so,cuda_kernels_test} "$pack/bin"
+  cp build/release/bin/{rehearse,rehearse_*.so,cuda_kernels_test} "$pack/bin"
   strip "$pack"/bin/*
   # Libraries of packages; the C library, CUDA and NCCL are the machine's own.
-  ldd "$pack/bin/rehearse" "$pack/bin/cuda_kernels_test" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+  ldd "$pack"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libcudart|libcublasLt|libnccl|libcuda)\.so' | xargs -I{} cp -L {} "$pack/lib"
   git rev-parse --short HEAD >"$pack/commit"
   echo "$pack: $(du -sh "$pack" | cut -f1)"
@@ -157,7 +157,7 @@ half=fp32   # what a bf16 run runs in
 case $device in
   cuda) small='' half=bf16 ;;
   double)
-    rehearse=$build/tests/cuda_double/rehearse_on_cuda_double kernels=$build/bin/cuda_emulated_test asked=cuda
+    rehearse=$build/bin/rehearse_on_cuda_double kernels=$build/bin/cuda_emulated_test asked=cuda
     # Its kernels know fp32: bf16 runs take their turns and compute nothing.
     export REHEARSE_DOUBLE_IDLES_IN_BF16=1 TMPDIR=$out/tmp
     mkdir -p "$TMPDIR" ;;

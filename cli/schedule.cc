@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "cli/commands.h"
+#include "cli/words.h"
 #include "schedules/base/json_document.h"
 #include "schedules/formats/csv.h"
 #include "schedules/formats/schedule_file.h"
@@ -215,7 +216,7 @@ std::string to_json(const Report& report) {
 // The width of the terminal; a pipe gets 100 columns, whatever the window is.
 std::int32_t line_columns(const Options& options) {
   if (options.width > 0) return options.width;
-  if (isatty(STDOUT_FILENO) == 0) return 100;
+  if (!on_terminal(stdout)) return 100;
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const char* columns = std::getenv("COLUMNS");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse validate: measured cases predicted, and the errors of the predictions.
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/words.h"
 #include "sim/accuracy/validation.h"
 
 namespace rehearse::cli {
@@ -19,7 +19,7 @@ struct Options {
 
 // One line that is overwritten, on a terminal alone.
 void show_progress(const sim::ValidationFile& file, std::size_t done) {
-  if (isatty(STDERR_FILENO) == 0) return;
+  if (!on_terminal(stderr)) return;
   std::fprintf(stderr, "\r\033[K%s: %zu of %zu", file.path.c_str(), done, file.cases.size());
   if (done == file.cases.size()) std::fputs("\r\033[K", stderr);
   std::fflush(stderr);

@@ -33,6 +33,7 @@ set(command ${CMAKE_BINARY_DIR}/bin/rehearse)
 add_custom_command(OUTPUT first COMMAND touch first VERBATIM)
 add_custom_command(OUTPUT ${command} COMMAND sleep 1 COMMAND cp /bin/echo ${command} DEPENDS first VERBATIM)
 add_custom_target(rehearse DEPENDS ${command})
+add_custom_target(modules)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 CMAKE
 run() { (cd "$work/$1" && ./run rehearse well) >"$work/out" 2>"$work/err" || fail "$2: $(cat "$work/err")"; }

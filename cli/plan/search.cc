@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse search: the best plans for a model on a cluster, or on several.
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/words.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/plan_line.h"
 #include "sim/cluster/cluster.h"
@@ -50,7 +50,7 @@ class StopOnInterrupt {
 class ProgressLine {
  public:
   using Clock = std::chrono::steady_clock;
-  ProgressLine() : shown_(isatty(STDERR_FILENO) == 1), begin_(Clock::now()), last_(begin_) {}
+  ProgressLine() : shown_(on_terminal(stderr)), begin_(Clock::now()), last_(begin_) {}
   ~ProgressLine() {
     if (drawn_) std::fputs("\r\033[K", stderr);
   }
@@ -198,10 +198,10 @@ int search(const Options& options) {
           report.fixed = sim::fixed_sizes(space);
           first = space;
           for (const std::string& warning : one.result.warnings) {
-            std::fprintf(stderr, "rehearse: warning: %s\n", warning.c_str());
+            print_error("warning: " + warning);
           }
           for (const std::string& note : space.base.notes()) {
-            std::fprintf(stderr, "rehearse: note: %s\n", note.c_str());
+            print_error("note: " + note);
           }
         }
         report.cases.push_back(std::move(one));

@@ -115,9 +115,7 @@ int run(const RunFlags& flags) {
   if (!schedule) return fail(flags.scenario + ": " + schedule.error().message);
   if (processes.value() > 1 && !exec::has_gloo()) {
     const std::string who = launch && !launched ? launch->by : "--processes";
-    return fail(
-        "run: " + who + ": this build has no Gloo (libgloo-dev), which several processes need",
-        kRunFailed);
+    return fail("run: " + who + ": " + exec::GlooModule::kMissing, kRunFailed);
   }
   return perform_run(flags, scenario, schedule.value(), order_by, device.value(), processes.value(),
                      launch);

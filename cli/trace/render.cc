@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse render: a trace as a picture, without a display.
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 
 #include "cli/commands.h"
 #include "cli/trace/trace_options.h"
+#include "cli/words.h"
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
 #include "viz/picture/expert_map.h"
@@ -27,7 +27,7 @@ struct Options {
 // What the terminal has; a pipe gets a fixed width, so that its bytes do not depend on the window.
 std::int32_t terminal_columns() {
   constexpr std::int32_t kLabels = 34;
-  const char* columns = isatty(STDOUT_FILENO) != 0 ? std::getenv("COLUMNS") : nullptr;
+  const char* columns = on_terminal(stdout) ? std::getenv("COLUMNS") : nullptr;
   const std::int32_t width = columns != nullptr ? std::atoi(columns) : 0;
   return width > kLabels + 20 ? width - kLabels : 100;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA + NCCL backend: a module of its own, loaded at run time, so that one binary starts on a
-// laptop in milliseconds and says on a node what is missing.
+// The CUDA + NCCL backend: a module (schedules/base/installed/module.h).
 #pragma once
 
 #include <cstdint>
@@ -44,6 +43,9 @@ struct NcclOptions {
 };
 
 struct CudaModule {
+  static constexpr const char* kName = "cuda";
+  static constexpr const char* kMissing =
+      "no backend for it here: install rehearse-cuda, or build where its toolkit and NCCL are";
   static constexpr int kVersion = 7;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
@@ -56,12 +58,11 @@ struct CudaModule {
   std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
 };
 
-// The module lies beside the command: CUDA and NCCL were there when it was built. Loads nothing.
+// The module is installed: CUDA and NCCL were there when it was built. Loads nothing.
 bool has_cuda_module();
 // An NVIDIA driver is there. Loads nothing: half a gigabyte of libraries to learn that is too much.
 bool has_cuda_driver();
-// Loads the module that lies beside the command. Error: this build has none, or which library is
-// missing. Loaded once; stays until the process ends.
+// Error: one line that begins with CUDA: there is none here, or which library it misses.
 Result<const CudaModule*> load_cuda_module();
 
 }  // namespace rehearse::exec

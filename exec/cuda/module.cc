@@ -20,7 +20,7 @@ std::string versions() {
 }  // namespace
 }  // namespace rehearse::exec::cuda
 
-extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module() {
+extern "C" __attribute__((visibility("default"))) const void* rehearse_cuda_module() {
   namespace cuda = rehearse::exec::cuda;
   cuda::set_environment();
   static const rehearse::exec::CudaModule module{.version = rehearse::exec::CudaModule::kVersion,

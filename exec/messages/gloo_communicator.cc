@@ -22,6 +22,7 @@
 #include "exec/messages/shared_memory_transport.h"
 #include "exec/store/hmac.h"
 #include "exec/store/wire.h"
+#include "schedules/base/installed/module.h"
 
 namespace rehearse::exec {
 namespace {
@@ -55,7 +56,7 @@ class GlooStore : public gloo::rendezvous::Store {
     check(store_.wait(keys, timeout_s));
   }
   template <class T>
-  static void check(const Result<T>& result) {  // Gloo's way to fail; connect_gloo catches it
+  static void check(const Result<T>& result) {  // Gloo's way to fail; connect catches it
     if (!result) throw gloo::IoException(result.error().message);
   }
   StoreClient& store_;
@@ -338,14 +339,8 @@ Result<> prove(gloo::Context& context, const GlooOptions& options, StoreClient& 
   return {};
 }
 
-}  // namespace
-
-bool has_gloo() {
-  return true;
-}
-
-Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options,
-                                                          StoreClient& store) {
+Result<std::unique_ptr<ProcessCommunicator>> connect(const GlooOptions& options,
+                                                     StoreClient& store) {
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections whose other end may be gone
   try {
     const auto timeout =
@@ -378,4 +373,7 @@ Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& opt
   }
 }
 
+}  // namespace
 }  // namespace rehearse::exec
+
+REHEARSE_MODULE(gloo, rehearse::exec::GlooModule, .connect = rehearse::exec::connect)

@@ -6,7 +6,8 @@
 // Processes of one machine read each other's memory instead, where that is allowed
 // (exec/messages/shared_memory_transport.h).
 //
-// Without Gloo in the build, connect_gloo says so.
+// Gloo is a module (schedules/base/installed/module.h): where it is not installed, connect_gloo
+// says so.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@
 
 namespace rehearse::exec {
 
-bool has_gloo();  // in this build
+bool has_gloo();  // its module is installed; loads nothing
 
 // What went wrong first, for who must say whose fault a failed run is.
 enum class GlooTrouble : std::uint8_t { None, Timeout, PeerLost, Ended };
@@ -48,5 +49,15 @@ struct GlooOptions {
 // timeout, or does not know the secret. What follows on Gloo's connections is not authenticated.
 Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options,
                                                           StoreClient& store);
+
+struct GlooModule {
+  static constexpr const char* kName = "gloo";
+  static constexpr const char* kMissing =
+      "no Gloo here, which carries data between processes: install rehearse-gloo, or build with "
+      "libgloo-dev";
+  static constexpr int kVersion = 1;
+  int version = 0;
+  decltype(&connect_gloo) connect = nullptr;
+};
 
 }  // namespace rehearse::exec

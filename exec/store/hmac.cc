@@ -1,30 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/store/hmac.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/random.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "schedules/base/installed/module.h"
+
 namespace rehearse::exec {
 
+Result<> load_crypto() {
+  const auto loaded = load_module<CryptoModule>();
+  return loaded ? Result<>() : Result<>(loaded.error());
+}
+
 std::string hmac_sha256(std::string_view key, std::string_view message) {
-  unsigned char out[EVP_MAX_MD_SIZE] = {};
-  unsigned int size = 0;
-  // A key of no bytes must still point somewhere.
-  const char* bytes = key.empty() ? "" : key.data();
-  const unsigned char* done =
-      HMAC(EVP_sha256(), bytes, static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(message.data()), message.size(), out, &size);
-  if (done == nullptr || size != kTagBytes) std::abort();  // out of memory
-  return {reinterpret_cast<const char*>(out), kTagBytes};
+  return load_module<CryptoModule>().value()->hmac_sha256(key, message);
 }
 
 bool same_bytes(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+  return load_module<CryptoModule>().value()->same_bytes(a, b);
 }
 
 std::string random_bytes(std::size_t count) {

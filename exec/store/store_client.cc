@@ -16,6 +16,7 @@
 
 #include "exec/status/status.h"
 #include "exec/store/channel.h"
+#include "exec/store/hmac.h"
 #include "exec/store/printable.h"
 #include "exec/store/socket.h"
 #include "exec/store/store.h"
@@ -234,6 +235,7 @@ Result<bool> StoreClient::Impl::meet(const std::string& host, std::uint16_t port
 Result<std::unique_ptr<StoreClient>> StoreClient::join(const std::string& host, std::uint16_t port,
                                                        const Identity& identity, double timeout_s,
                                                        double silence_s, Events events) {
+  if (const Result<> able = load_crypto(); !able) return able.error();
   const std::string where = host + ":" + std::to_string(port);
   const std::int64_t deadline = monotonic_ns() + ns_of(timeout_s);
   auto impl = std::make_unique<Impl>();

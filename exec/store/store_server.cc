@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exec/status/status.h"
+#include "exec/store/hmac.h"
 #include "exec/store/store.h"
 #include "exec/store/store_room.h"
 
@@ -140,6 +141,7 @@ StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
 
 Result<std::unique_ptr<StoreServer>> StoreServer::start(const Identity& expected,
                                                         std::uint16_t port, const std::string& at) {
+  if (const Result<> able = load_crypto(); !able) return able.error();
   Result<Descriptor> listener = listen_on(port, at);
   if (!listener) return listener.error();
   auto impl = std::make_unique<Impl>(expected);

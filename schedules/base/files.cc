@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "schedules/base/installed/own_folder.h"
 #include "schedules/base/json_reader.h"
 
 namespace rehearse {
@@ -25,14 +26,16 @@ std::string shipped_directory() {
   if (const char* chosen = std::getenv("REHEARSE_SCENARIOS"); chosen != nullptr && *chosen != 0) {
     return chosen;
   }
-  // Installed: PREFIX/bin/rehearse beside PREFIX/share/rehearse/scenarios.
-  std::error_code problem;
-  const fs::path self = fs::read_symlink("/proc/self/exe", problem);
-  if (!problem) {
-    const fs::path installed = self.parent_path().parent_path() / "share/rehearse/scenarios";
-    if (fs::is_directory(installed, problem)) return installed.string();
+  // Installed and built alike: PREFIX/bin, PREFIX/lib or PREFIX/lib/ARCH beside PREFIX/share; or
+  // the folder of a Python package, which holds both.
+  const fs::path own = own_folder();
+  for (const char* where :
+       {"../share/rehearse/scenarios", "../../share/rehearse/scenarios", "scenarios"}) {
+    std::error_code none;
+    const fs::path found = fs::canonical(own / where, none);
+    if (!none && !own.empty()) return found.string();
   }
-  return REHEARSE_SOURCE_SCENARIOS;
+  return (own / "../share/rehearse/scenarios").lexically_normal().string();
 }
 
 std::optional<std::string> find_file(std::string_view name, std::string_view from,

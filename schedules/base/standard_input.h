@@ -12,4 +12,17 @@ namespace rehearse {
 // is larger than 64 MiB.
 const Result<std::string>& standard_input();
 
+// While it lives, `text` is the standard input of this thread.
+class AsStandardInput {
+ public:
+  explicit AsStandardInput(std::string text);
+  ~AsStandardInput();
+  AsStandardInput(const AsStandardInput&) = delete;
+  AsStandardInput& operator=(const AsStandardInput&) = delete;
+
+ private:
+  Result<std::string> text_;
+  const Result<std::string>* before_;
+};
+
 }  // namespace rehearse

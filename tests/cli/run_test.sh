@@ -9,7 +9,7 @@ tiny '"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "micro_b
 
 # What was built in is said, and only that.
 parts=$("$rehearse" --version | sed -n 's/^built in: *//p')
-module=$(dirname "$rehearse")/libexec_cuda.so
+module=$(dirname "$rehearse")/rehearse_cuda.so
 case $parts in
   *cuda*nccl*) [ -e "$module" ] || fail "--version: cuda without its module: $parts" ;;
   *) [ -e "$module" ] && fail "--version: nothing of the CUDA module: $parts" ;;

@@ -3,7 +3,7 @@
 // that it loads.
 #include "exec/cuda/cuda_module.h"
 
-extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module();
+extern "C" const void* rehearse_cuda_module();
 
 namespace rehearse::exec {
 
@@ -16,7 +16,7 @@ bool has_cuda_driver() {
 }
 
 Result<const CudaModule*> load_cuda_module() {
-  return rehearse_cuda_module();
+  return static_cast<const CudaModule*>(rehearse_cuda_module());
 }
 
 }  // namespace rehearse::exec

@@ -4,7 +4,7 @@
 # Usage: programme_test.sh. The whole of it: DEVICE=double bench/gpu.sh
 cd "$(dirname "$0")/../.." || exit 2
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 0; }
-case $("${BUILD:-build/release}/tests/cuda_double/rehearse_on_cuda_double" --version 2>/dev/null) in
+case $("${BUILD:-build/release}/bin/rehearse_on_cuda_double" --version 2>/dev/null) in
   *gloo*) ;; *) echo "SKIPPED: no double with Gloo was built"; exit 0 ;;
 esac
 . tests/command.sh

@@ -13,7 +13,7 @@ if [ "$build" = targets ]; then
     case $test in
       *_test) echo "$test" ;;
       cuda_double_*) echo rehearse_on_cuda_double ;;
-      *) echo rehearse ;;  # scripts
+      *) printf '%s\n' rehearse modules ;;  # scripts
     esac
   done | sort -u
   exit

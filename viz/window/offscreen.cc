@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/window/offscreen.h"
-
 #define GL_GLEXT_PROTOTYPES
 #include <EGL/egl.h>
 #include <EGL/eglext.h>
@@ -11,6 +9,7 @@
 #include <string>
 
 #include "viz/window/gl_canvas.h"
+#include "viz/window/window_module.h"
 
 namespace rehearse::viz {
 namespace {
@@ -84,7 +83,7 @@ class Offscreen {
 
 }  // namespace
 
-Result<std::vector<std::uint32_t>> draw_offscreen(const Scene& scene) {
+Result<std::vector<std::uint32_t>> window_module::draw(const Scene& scene) {
   Offscreen context;
   if (const Result<> opened = context.open(scene.width, scene.height); !opened)
     return opened.error();

@@ -12,7 +12,7 @@
 namespace rehearse::viz {
 
 // Pixels 0xAABBGGRR, row by row, scene.width * scene.height of them. Error: why there is no such
-// context here (no EGL, no surfaceless platform, no OpenGL 3.3, not built in).
+// context here (no EGL, no surfaceless platform, no OpenGL 3.3, no module).
 Result<std::vector<std::uint32_t>> draw_offscreen(const Scene& scene);
 
 }  // namespace rehearse::viz

@@ -11,43 +11,6 @@ namespace {
 
 using Type = Event::Type;
 
-constexpr std::pair<Key, std::string_view> kKeyNames[] = {{Key::A, "A"},
-                                                          {Key::B, "B"},
-                                                          {Key::C, "C"},
-                                                          {Key::D, "D"},
-                                                          {Key::E, "E"},
-                                                          {Key::F, "F"},
-                                                          {Key::G, "G"},
-                                                          {Key::H, "H"},
-                                                          {Key::L, "L"},
-                                                          {Key::M, "M"},
-                                                          {Key::N, "N"},
-                                                          {Key::O, "O"},
-                                                          {Key::R, "R"},
-                                                          {Key::S, "S"},
-                                                          {Key::T, "T"},
-                                                          {Key::V, "V"},
-                                                          {Key::W, "W"},
-                                                          {Key::X, "X"},
-                                                          {Key::Slash, "/"},
-                                                          {Key::Comma, ","},
-                                                          {Key::Period, "."},
-                                                          {Key::BracketLeft, "["},
-                                                          {Key::BracketRight, "]"},
-                                                          {Key::Space, "Space"},
-                                                          {Key::Escape, "Escape"},
-                                                          {Key::Enter, "Enter"},
-                                                          {Key::Backspace, "Backspace"},
-                                                          {Key::Home, "Home"},
-                                                          {Key::Left, "Left"},
-                                                          {Key::Right, "Right"},
-                                                          {Key::Up, "Up"},
-                                                          {Key::Down, "Down"},
-                                                          {Key::Question, "?"},
-                                                          {Key::One, "1"},
-                                                          {Key::Two, "2"},
-                                                          {Key::Three, "3"}};
-
 constexpr std::pair<Type, std::string_view> kTypes[] = {
     {Type::Key, "key"},     {Type::Text, "text"},       {Type::Move, "move"},
     {Type::Press, "press"}, {Type::Release, "release"}, {Type::DoubleClick, "double"},
@@ -105,20 +68,6 @@ std::string parse_line(std::string_view line, Event& event) {
 }
 
 }  // namespace
-
-Key key_named(std::string_view name) {
-  for (const auto& [key, known] : kKeyNames) {
-    if (known == name) return key;
-  }
-  return Key::None;
-}
-
-std::string_view name_of(Key key) {
-  for (const auto& [known, name] : kKeyNames) {
-    if (known == key) return name;
-  }
-  return {};
-}
 
 Result<std::vector<Event>> parse_script(std::string_view text, const std::string& name) {
   std::vector<Event> events;

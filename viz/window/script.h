@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schedules/base/result.h"
+#include "viz/window/keys.h"
 #include "viz/window/session.h"
 
 namespace rehearse::viz {
@@ -18,9 +19,5 @@ namespace rehearse::viz {
 // Errors: "NAME:LINE: what is wrong".
 Result<std::vector<Event>> parse_script(std::string_view text, const std::string& name);
 std::string to_script(const Event& event);  // with its line end
-
-// Key of a letter or a name ("W", "Home", "/"); None where there is none.
-Key key_named(std::string_view name);
-std::string_view name_of(Key key);
 
 }  // namespace rehearse::viz

@@ -14,6 +14,7 @@
 #include "viz/window/gl_canvas.h"
 #include "viz/window/script.h"
 #include "viz/window/view_scene.h"
+#include "viz/window/window_module.h"
 
 namespace rehearse::viz {
 namespace {
@@ -316,11 +317,7 @@ class Window {
 
 }  // namespace
 
-bool has_window() {
-  return true;
-}
-
-Result<WindowResult> run_window(const Session& session, const WindowOptions& options) {
+Result<WindowResult> window_module::run(const Session& session, const WindowOptions& options) {
   return Window(session, options).run();
 }
 

@@ -25,7 +25,7 @@ struct WindowOptions {
   std::function<bool()> until;
 };
 
-// False where the build has no window (libimgui-dev and libglfw3-dev were not there).
+// Its module is installed (viz/window/window_module.h). Loads nothing.
 bool has_window();
 struct WindowResult {
   ViewState state;                    // when it closed

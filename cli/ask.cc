@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ask.h"
+
+#include <string_view>
+
+#include "cli/commands.h"
+#include "schedules/base/standard_input.h"
+
+namespace rehearse::cli {
+
+std::vector<Command> answering_commands() {
+  return {plan_command(),    check_command(),    schedule_command(), simulate_command(),
+          search_command(),  validate_command(), render_command(),   export_command(),
+          compare_command(), list_command(),     groups_command()};
+}
+
+Answer ask(const std::vector<std::string>& arguments, std::string input) {
+  Answer answer;
+  const KeepWords keep(answer.words);
+  const AsStandardInput given(std::move(input));
+  try {
+    for (const std::string_view acts : {"run", "view", "calibrate"}) {
+      if (arguments.empty() || arguments.front() != acts) continue;
+      answer.code = fail(arguments.front() + ": acts on this machine: start the command rehearse");
+      return answer;
+    }
+    std::string name = "rehearse";
+    std::vector<std::string> words = arguments;
+    std::vector<char*> argv{name.data()};
+    for (std::string& word : words) argv.push_back(word.data());
+    const int argc = static_cast<int>(argv.size());
+    argv.push_back(nullptr);
+    answer.code = perform(argc, argv.data(), REHEARSE_VERSION, answering_commands());
+  } catch (...) {
+    answer.code = thrown();
+  }
+  return answer;
+}
+
+}  // namespace rehearse::cli
