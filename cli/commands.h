@@ -30,6 +30,7 @@ Command export_command();
 Command run_command();
 Command view_command();
 Command compare_command();
+Command explain_command();
 Command calibrate_command();
 Command plan_command();
 Command list_command();

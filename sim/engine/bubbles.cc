@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/engine/body_waits.h"
 #include "sim/engine/sweep.h"
 
 namespace rehearse::sim {
@@ -113,24 +114,15 @@ class Attribution {
   // What the op's body waits for its own collectives, and what these wait for their links.
   void book_body(OpId op) {
     const std::int64_t lasted = (timeline_.end[op.index()] - timeline_.start[op.index()]).value;
-    const std::int64_t alone = std::min(costs_.cost(op).communicating.value, lasted);
-    const std::int64_t shared =
-        timeline_.contended.empty()
-            ? 0
-            : std::min(timeline_.contended[op.index()].value, lasted - alone);
-    const std::int64_t held = timeline_.held.empty() ? 0
-                                                     : std::min(timeline_.held[op.index()].value,
-                                                                lasted - alone - shared);
-    const std::int64_t uneven =
-        std::min(costs_.cost(op).imbalanced.value, lasted - alone - shared - held);
-    row_->busy += lasted - alone - shared - held - uneven;
-    row_->idle += alone + shared + held + uneven;
-    row_->in_body += alone + shared + held + uneven;
-    cause(IdleCause::Straggler) += held;
-    cause(IdleCause::Communication) += alone;
-    cause(IdleCause::Imbalance) += uneven;
-    cause(IdleCause::Contention) += shared;
-    result_.exposed[op.index()] += ranks_ * (alone + shared);
+    const BodyWaits waits = body_waits(costs_, timeline_, op);
+    row_->busy += lasted - waits.sum();
+    row_->idle += waits.sum();
+    row_->in_body += waits.sum();
+    cause(IdleCause::Straggler) += waits.held;
+    cause(IdleCause::Communication) += waits.alone;
+    cause(IdleCause::Imbalance) += waits.uneven;
+    cause(IdleCause::Contention) += waits.shared;
+    result_.exposed[op.index()] += ranks_ * (waits.alone + waits.shared);
   }
 
   // Books [begin, end), which `node` ends: by starting, or by ending if `within`.
