@@ -21,9 +21,9 @@ struct Options : ScenarioFlags {
   bool json = false;
 };
 
-// Instances of one kind, each its ranks in ascending order.
+// Instances of one group, each its ranks in ascending order; of a file's own as it lists them.
 struct Instances {
-  GroupKind kind{};
+  std::string name;
   std::vector<std::vector<std::int32_t>> ranks;
 };
 
@@ -34,7 +34,24 @@ std::array<std::int32_t, 3> key_of(GroupKind kind, const Coordinates& at, const 
   return group_key(kind, at, mesh, placement);
 }
 
-std::vector<Instances> groups_of(const Layout& layout, const Placement& placement) {
+// A file's own: in every column of the mesh the ranks at the positions that it lists.
+Instances own_group(const Schedule& order, const Group& group, const Mesh& mesh) {
+  Instances made{.name = group.other_name};
+  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    Coordinates at = mesh.coordinates({rank});
+    const std::vector<Position> positions = own_instance(order, group, {at.pipeline});
+    if (positions.empty() || positions.front().value != at.pipeline) continue;
+    std::vector<std::int32_t>& ranks = made.ranks.emplace_back();
+    for (const Position position : positions) {
+      at.pipeline = position.value;
+      ranks.push_back(mesh.rank(at).value);
+    }
+  }
+  return made;
+}
+
+std::vector<Instances> groups_of(const Layout& layout, const Schedule& order) {
+  const Placement& placement = order.placement;
   const Mesh mesh(layout.plan);
   std::vector<Instances> groups;
   for (const auto& [kind, size] : group_sizes(layout, placement)) {
@@ -43,17 +60,19 @@ std::vector<Instances> groups_of(const Layout& layout, const Placement& placemen
       const auto key = key_of(kind, mesh.coordinates({rank}), mesh, placement);
       if (key[0] >= 0) instances[key].push_back(rank);
     }
-    Instances made{.kind = kind};
+    Instances made{.name = std::string(traits(kind).name)};
     for (auto& [key, ranks] : instances) {
       made.ranks.push_back(std::move(ranks));
     }
     std::ranges::sort(made.ranks);
     groups.push_back(std::move(made));
   }
+  for (const Group& group : order.groups) groups.push_back(own_group(order, group, mesh));
   return groups;
 }
 
-std::int32_t nodes_of(const std::vector<std::int32_t>& ranks, std::int32_t per_node) {
+std::int32_t nodes_of(std::vector<std::int32_t> ranks, std::int32_t per_node) {
+  std::ranges::sort(ranks);
   std::int32_t nodes = 0, last = -1;
   for (const std::int32_t rank : ranks) {
     if (rank / per_node != last) ++nodes;
@@ -66,7 +85,7 @@ std::int32_t nodes_of(const std::vector<std::int32_t>& ranks, std::int32_t per_n
 std::string ranks_text(const std::vector<std::int32_t>& ranks) {
   constexpr std::size_t kMost = 16;
   const auto last = static_cast<std::int32_t>(ranks.size()) - 1;
-  if (last > 1 && ranks.back() - ranks.front() == last) {
+  if (last > 1 && ranks.back() - ranks.front() == last && std::ranges::is_sorted(ranks)) {
     return fmt::format("{}-{}", ranks.front(), ranks.back());
   }
   std::string text;
@@ -83,13 +102,12 @@ std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std:
                     std::int32_t rank) {
   std::string text = fmt::format("{}, {} per node\n", counted(plan.gpus(), "rank"), per_node);
   for (const Instances& group : groups) {
-    const auto name = traits(group.kind).name;
     for (const auto& ranks : group.ranks) {
-      if (rank >= 0 && !std::ranges::binary_search(ranks, rank)) continue;
+      if (rank >= 0 && std::ranges::find(ranks, rank) == ranks.end()) continue;
       const std::int32_t nodes = nodes_of(ranks, per_node);
       const auto count = static_cast<std::int64_t>(group.ranks.size());
       const auto size = static_cast<std::int64_t>(ranks.size());
-      text += fmt::format("{:<9} {:>6} {:<5}  ", name, size, noun_of(size, "rank"));
+      text += fmt::format("{:<9} {:>6} {:<5}  ", group.name, size, noun_of(size, "rank"));
       if (rank < 0) text += fmt::format("{:>6} {:<6}  ", count, noun_of(count, "group"));
       text += nodes == 1 ? "inside a node    " : fmt::format("over {:>4} nodes  ", nodes);
       text += (rank < 0 ? "the first: " : "") + ranks_text(ranks) + "\n";
@@ -105,10 +123,9 @@ Json json_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_
   json["groups"] = Json::array();
   for (const Instances& group : groups) {
     for (const auto& ranks : group.ranks) {
-      if (rank >= 0 && !std::ranges::binary_search(ranks, rank)) continue;
-      json["groups"].push_back({{"group", traits(group.kind).name},
-                                {"ranks", ranks},
-                                {"nodes", nodes_of(ranks, per_node)}});
+      if (rank >= 0 && std::ranges::find(ranks, rank) == ranks.end()) continue;
+      json["groups"].push_back(
+          {{"group", group.name}, {"ranks", ranks}, {"nodes", nodes_of(ranks, per_node)}});
     }
   }
   return json;
@@ -125,7 +142,7 @@ int groups(const Options& options) {
   Plan plan = scenario.plan;
   const Result<Schedule> order = order_of(scenario.model, plan);
   if (!order) return fail(options.scenario + ": " + order.error().message);
-  const std::vector<Instances> all = groups_of({scenario.model, plan}, order.value().placement);
+  const std::vector<Instances> all = groups_of({scenario.model, plan}, order.value());
   const std::int32_t per_node =
       std::max(1, cluster.workers > 0 ? plan.gpus() : cluster.gpus_per_node);
   print_text(options.json ? json_of(all, plan, per_node, options.rank).dump(2) + "\n"

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cli/run/exchange_report.h"
 #include "cli/run/straggler_report.h"
 #include "cli/trace/step_trace.h"
 #include "exec/run/machine_memory.h"
@@ -234,6 +235,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
     json["expert_imbalance"] =
         exec::expert_imbalance({scenario.model, plan}, m.steps.back().expert_rows);
   }
+  if (!m.exchanges.empty()) json["exchanges"] = exchanges_json(m.exchanges);
   json["schedule_hash"] = content_hash(*m.schedule);
   if (!plan.order.empty()) json["order"] = sim::order_json(plan, {});
   json["plan"] = Json::parse(plan_json(plan, 0));
@@ -281,6 +283,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace, const Pri
   }
   const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule, order_by);
   if (!note.empty()) text += "  " + note + '\n';
+  text += exchanges_text(m.exchanges);
   if (m.resident) text += resident_text(*m.resident, m.peak_measured());
   return text;
 }

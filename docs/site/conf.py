@@ -31,7 +31,7 @@ SIDE_BAR = {
             "docs/schedules", "docs/search", "docs/explain", "docs/viewer"],
     "Run": ["docs/run", "docs/checkpoints", "docs/processes", "docs/launch", "docs/cuda", "docs/security"],
     "How it predicts": ["docs/simulator", "docs/cost_models", "docs/network", "docs/memory", "docs/attention", "docs/experts",
-                        "docs/offload", "docs/steady_state", "docs/lowering", "docs/ir", "docs/scalars", "docs/executor", "docs/accuracy",
+                        "docs/offload", "docs/steady_state", "docs/lowering", "docs/ir", "docs/own_groups", "docs/scalars", "docs/executor", "docs/accuracy",
                         "docs/measurements/*"],
     "Extend": ["docs/add_*"],
     "The project": ["ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY", "CODE_OF_CONDUCT", "THIRD_PARTY"],

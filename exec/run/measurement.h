@@ -8,6 +8,7 @@
 
 #include "exec/backend/gpu_facts.h"
 #include "exec/processes/process_memory.h"
+#include "exec/step/own_exchanges.h"
 #include "exec/train/train.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/resident_memory.h"
@@ -27,6 +28,9 @@ struct Measurement {
   // When the ops of the last step ran, of every rank, rank after rank [ns since the first rank
   // began it].
   std::vector<Nanoseconds> start, end;
+
+  // What every rank held for the exchanges of a file's own groups, rank after rank.
+  std::vector<HeldExchange> exchanges;
 
   double step_seconds() const;  // mean of the steps after the first (of the only one)
   // What the first process's GPU said after the last step; empty on the CPU.

@@ -26,6 +26,11 @@ std::string result_bytes(const Interpreter& process, const Measurement& m,
   for (const StepReport& step : m.steps) out.number(static_cast<std::int64_t>(step.seconds * 1e9));
   for (std::size_t i = 0; i < process.start().size(); ++i)
     out.number(process.start()[i].value).number(process.end()[i].value);
+  const std::vector<HeldExchange> held = process.exchanged();
+  out.number(static_cast<std::uint32_t>(held.size()));
+  for (const HeldExchange& one : held) {
+    out.text(one.name).number(one.rank).text(one.before).text(one.after);
+  }
   return out.take();
 }
 
@@ -63,6 +68,13 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
          left > 0 && in.good(); --left) {
       m.start.push_back({in.number<std::int64_t>() + shift});
       m.end.push_back({in.number<std::int64_t>() + shift});
+    }
+    for (auto left = in.number<std::uint32_t>(); left > 0 && in.good(); --left) {
+      HeldExchange& held = m.exchanges.emplace_back();
+      held.name = in.text();
+      held.rank = in.number<std::int32_t>();
+      held.before = in.text();
+      held.after = in.text();
     }
     if (!in.done()) return false;
   }
@@ -156,6 +168,7 @@ Result<> Processes::gather(const Interpreter& process, Measurement& measurement)
   if (!group_) {
     measurement.start = process.start();
     measurement.end = process.end();
+    measurement.exchanges = process.exchanged();
     measurement.memory = {process_memory()};
     return {};
   }

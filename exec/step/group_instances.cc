@@ -17,7 +17,7 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Mesh& mesh) {
     std::map<std::array<std::int32_t, 3>, std::int32_t> known;
     for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
       const Coordinates at = mesh.coordinates({r});
-      const auto key = group_key(group.kind, at, mesh, schedule.placement);
+      const auto key = group_key(schedule, group, at, mesh);
       if (key[0] < 0) continue;
       const auto [found, fresh] = known.try_emplace(key, static_cast<std::int32_t>(ranks.size()));
       if (fresh) ranks.emplace_back();
@@ -31,6 +31,15 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Mesh& mesh) {
       const Coordinates at = mesh.coordinates({r});
       Place& place = places[static_cast<std::size_t>(r)];
       place.member = mesh.replica(at);
+      ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
+    }
+    // Members of a file's own group as it lists them.
+    for (std::int32_t r = 0; group.kind == GroupKind::Other && r < mesh.ranks(); ++r) {
+      Place& place = places[static_cast<std::size_t>(r)];
+      if (place.instance < 0) continue;
+      const Position at{mesh.coordinates({r}).pipeline};
+      const std::vector<Position> listed = own_instance(schedule, group, at);
+      place.member = static_cast<std::int32_t>(std::ranges::find(listed, at) - listed.begin());
       ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
     }
     of.push_back(std::move(places));

@@ -43,6 +43,11 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
                  std::string(backend.device->name()) + " takes up to " +
                  std::to_string(backend.device->widest_head())};
   }
+  if (schedule.group(GroupKind::Other) && backend.device->asynchronous()) {
+    return Error{
+        "plan.schedule: collectives of groups of its own are performed on the CPU only, not on " +
+        std::string(backend.device->name())};
+  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(new Interpreter({.layout = layout,
@@ -112,6 +117,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     local.inputs[static_cast<std::size_t>(rank->replica)].resize(tokens);
   }
   local.targets = local.inputs;
+  bring_exchanges(local);
   made->runner_ = std::make_unique<BodyRunner>(local.layout);
   made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
                                                  options.observer, options.workers);

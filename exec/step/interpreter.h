@@ -13,6 +13,7 @@
 
 #include "exec/backend/communicator.h"
 #include "exec/step/observer.h"
+#include "exec/step/own_exchanges.h"
 #include "exec/step/rank_state.h"
 #include "exec/weights/stored_bucket.h"
 #include "schedules/base/result.h"
@@ -79,6 +80,8 @@ class Interpreter {
   const LocalRanks& local() const { return local_; }
   const std::vector<TensorPlace>& places() const { return local_.places; }
   std::vector<StoredBucket> stored() const;
+  // What the ranks here held for the exchanges of a file's own groups.
+  std::vector<HeldExchange> exchanged() const { return held_exchanges(local_); }
   // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks
   // here.
   std::vector<float> parameter(const std::string& name) const;

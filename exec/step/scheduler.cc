@@ -199,7 +199,26 @@ void Scheduler::rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribu
   changed_.notify_all();
 }
 
+// Of a file's own group, on data of its own: numbers in fp32. What a root sends to all is its own
+// already.
+void Scheduler::own_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const Op& op = s_.ops[id.index()];
+  Contribution brought;
+  for (const Operand& operand : s_.operands_of(id)) {
+    void*& brings = operand.access == Access::Read ? brought.in : brought.out;
+    brings = local_.address(state(queue), operand.value);
+  }
+  if (op.kind == OpKind::Broadcast && brought.out == nullptr) brought.out = brought.in;
+  rendezvous(queue, queue.lane, op.group.value, brought,
+             {.kind = op.kind,
+              .elements = payload_of(s_, id).elements,
+              .root = std::max(op.peer.value, 0)},
+             lock);
+  put_back(queue);
+}
+
 void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  if (s_.is_on(s_.ops[id.index()], GroupKind::Other)) return own_exchange(queue, id, lock);
   const Op& op = s_.ops[id.index()];
   const RankState& rank = state(queue);
   const auto operands = s_.operands_of(id);

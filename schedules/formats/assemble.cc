@@ -2,8 +2,11 @@
 #include "schedules/formats/assemble.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <string>
 
+#include "schedules/ir/exchange_parts.h"
 #include "schedules/ir/text.h"
 #include "schedules/transfers/link_transfers.h"
 
@@ -17,6 +20,7 @@ template <class Visit>
 void each_work(const WrittenSchedule& written, Visit visit) {
   for (std::size_t row = 0; row < written.rows.size(); ++row) {
     for (const ParsedOp& parsed : written.rows[row]) {
+      if (!parsed.group.empty()) continue;  // about no stage
       const bool pair = parsed.op.kind == OpKind::Overlap;
       visit(row, pair ? parsed.children[0] : parsed.op);
       if (pair) visit(row, parsed.children[1]);
@@ -152,6 +156,102 @@ Placement infer_placement(const WrittenSchedule& written, const Sizes& sizes) {
   return placement;
 }
 
+// Makes the exchanges of the file's own groups meet.
+class Exchanges {
+ public:
+  Exchanges(const WrittenSchedule& written, Schedule& schedule)
+      : written_(written), schedule_(schedule) {
+    for (const Op& op : schedule.ops) next_ = std::max(next_, op.match.value + 1);
+  }
+
+  Result<> link() {
+    for (const WrittenGroup& group : written_.groups) {
+      Group made{.kind = GroupKind::Other, .other_name = group.name};
+      made.size = static_cast<std::int32_t>(group.instances.front().size());
+      for (const std::vector<Position>& instance : group.instances) {
+        for (const Position rank : instance) made.rows.push_back({rank.value});
+      }
+      schedule_.groups.push_back(std::move(made));
+    }
+    auto op = schedule_.ops.begin();
+    for (std::size_t row = 0; row < written_.rows.size(); ++row) {
+      std::map<Key, std::int32_t> before;
+      for (const ParsedOp& parsed : written_.rows[row]) {
+        if (!parsed.group.empty()) {
+          const Result<> linked = link(static_cast<std::int32_t>(row), parsed, *op, before);
+          if (!linked) return linked;
+        }
+        ++op;
+      }
+    }
+    return {};
+  }
+
+ private:
+  // Group, its instance, kind, number, how many of these the row has listed before.
+  using Key = std::array<std::int32_t, 5>;
+  struct Met {
+    MatchId match;
+    std::int32_t row = 0;
+    std::int64_t bytes = 0;
+    Position root;
+  };
+
+  Result<> link(std::int32_t row, const ParsedOp& parsed, Op& op,
+                std::map<Key, std::int32_t>& before) {
+    const auto fail = [&](const std::string& what) {
+      return Error{"rank " + std::to_string(row) + ": " + std::to_string(op.instance) +
+                   std::string(traits(op.kind).name) + "[" + parsed.group + "]" + what};
+    };
+    const auto named = std::ranges::find(written_.groups, parsed.group, &WrittenGroup::name);
+    if (named == written_.groups.end()) return fail(": `groups` has no such group");
+    const auto number = static_cast<std::int32_t>(named - written_.groups.begin());
+    op.group = {number};
+    const Group& group = schedule_.groups[op.group.index()];
+    if (parsed.bytes == 0) {
+      return fail(" has no `bytes`: write {\"op\": ..., \"bytes\": 4096}");
+    }
+    const std::int64_t unit = is_parted(op.kind) ? std::int64_t{4} * group.size : 4;
+    if (parsed.bytes % unit != 0) {
+      return fail(" of " + std::to_string(parsed.bytes) + " bytes: of " +
+                  std::to_string(group.size) + " ranks they must be a multiple of " +
+                  std::to_string(unit));
+    }
+    if (has_root(op.kind) && !op.peer) op.peer = {0};
+    if (op.peer && (!has_root(op.kind) || op.peer.value >= group.size)) {
+      return fail(has_root(op.kind) ? ": `root` is a place in the group, from 0 to " +
+                                          std::to_string(group.size - 1)
+                                    : " has no root");
+    }
+    const auto at = std::ranges::find(group.rows, RankClass{row});
+    if (at == group.rows.end()) return {};  // V5 says so
+    Key key{number, static_cast<std::int32_t>(at - group.rows.begin()) / group.size,
+            static_cast<std::int32_t>(op.kind), op.instance, 0};
+    key[4] = before[key]++;
+    const auto [found, fresh] = met_.try_emplace(key, Met{{next_}, row, parsed.bytes, op.peer});
+    const Met& met = found->second;
+    if (fresh) {
+      ++next_;
+      schedule_.carried.resize(met.match.index() + 1);
+      schedule_.carried[met.match.index()] = {.elements = parsed.bytes / 4, .element_bytes = 4};
+    } else if (met.bytes != parsed.bytes) {
+      return fail(" of " + std::to_string(parsed.bytes) + " bytes: rank " +
+                  std::to_string(met.row) + " lists it with " + std::to_string(met.bytes));
+    } else if (met.root != op.peer) {
+      return fail(" with root " + std::to_string(op.peer.value) + ": rank " +
+                  std::to_string(met.row) + " lists it with root " +
+                  std::to_string(met.root.value));
+    }
+    op.match = met.match;
+    return {};
+  }
+
+  const WrittenSchedule& written_;
+  Schedule& schedule_;
+  std::map<Key, Met> met_;
+  std::int32_t next_ = 0;
+};
+
 }  // namespace
 
 std::string too_few_ops(std::int64_t ops, std::int64_t stages, std::int64_t microbatches,
@@ -185,8 +285,9 @@ Result<Schedule> assemble(const WrittenSchedule& written) {
     }
     schedule.end_row();
   }
-  return schedule.level == Level::Full ? link_transfers(std::move(schedule))
-                                       : Result<Schedule>(std::move(schedule));
+  if (schedule.level == Level::Full) schedule = link_transfers(std::move(schedule));
+  if (const Result<> linked = Exchanges(written, schedule).link(); !linked) return linked.error();
+  return schedule;
 }
 
 }  // namespace rehearse

@@ -13,9 +13,16 @@
 
 namespace rehearse {
 
+// A group of the file's own: the ranks of every instance, which are all as many.
+struct WrittenGroup {
+  std::string name;
+  std::vector<std::vector<Position>> instances;
+};
+
 struct WrittenSchedule {
   std::vector<std::vector<ParsedOp>> rows;  // groups of transfers have equal Op::instance
   std::string name;
+  std::vector<WrittenGroup> groups;
   // What the file says; what it leaves out is inferred.
   std::int32_t microbatches = 0, slices = 0;
   std::optional<Placement> placement;
@@ -26,7 +33,10 @@ struct WrittenSchedule {
 // many as most stages run. Level::Full where there is a transfer; then linked (link_transfers).
 // What does not fit that (an op on another rank, a micro-batch beyond the others) is kept as it is:
 // the validator names it.
-// Errors: no op at all; numbers so large that the file cannot hold the ops they imply.
+// Exchanges of the file's own groups stand on the compute stream; equal ones of a group, the first
+// with the first, meet. Who lists one that nobody meets is named by the validator too.
+// Errors: no op at all; numbers so large that the file cannot hold the ops they imply; an exchange
+// without its bytes, or of a group that the file has not.
 Result<Schedule> assemble(const WrittenSchedule& written);
 
 // What is wrong where so few ops are to fill so many stages, micro-batches and slices that the

@@ -85,7 +85,7 @@ Result<std::string> to_csv(const Schedule& schedule) {
     for (std::size_t i = begin; i < end; ++i) {
       const OpId id{static_cast<std::int32_t>(i)};
       const Op& op = schedule.ops[i];
-      const bool known = op.kind == OpKind::Overlap || (op.stage && !op.bucket);
+      const bool known = op.kind == OpKind::Overlap || (op.stage && !op.bucket && !op.group);
       if (!known || !parse_op(to_text(schedule, id))) {
         return Error{to_text(schedule, id) + ": CSV has no word for it; use JSON"};
       }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/schedule_columns.h"
 
+#include <algorithm>
+
 #include <array>
 #include <limits>
 #include <span>
@@ -353,7 +355,9 @@ std::string bucket_names_text(const Schedule& s) {
 }  // namespace
 
 bool needs_columns(const Schedule& schedule) {
-  return !schedule.rows.empty() || !schedule.values.empty() || !schedule.groups.empty() ||
+  const bool meshed = std::ranges::any_of(
+      schedule.groups, [](const Group& group) { return group.kind != GroupKind::Other; });
+  return !schedule.rows.empty() || !schedule.values.empty() || meshed ||
          !schedule.buckets.empty() || !schedule.segments.empty();
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/schedule_file.h"
 
+#include <map>
+
 #include "schedules/formats/csv.h"
+#include "schedules/ir/payload.h"
 #include "schedules/ir/where.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/keys/plan_rows.h"
@@ -44,7 +47,8 @@ Result<ScheduleFile> read_schedule_file(const std::string& path) {
 
 std::int32_t first_beyond_order(const Schedule& schedule) {
   for (std::int32_t id = 0; id < schedule.num_ops(); ++id) {
-    if (!is_compute(schedule.ops[static_cast<std::size_t>(id)].kind)) return id;
+    const Op& op = schedule.ops[static_cast<std::size_t>(id)];
+    if (!is_compute(op.kind) && !schedule.is_on(op, GroupKind::Other)) return id;
   }
   return -1;
 }
@@ -65,9 +69,31 @@ Schedule compute_order_of(const Schedule& schedule) {
   order.slices = schedule.slices;
   order.placement = schedule.placement;
   order.children = schedule.children;
+  std::map<MatchId, MatchId> matches;  // of exchanges: as the order counts them
+  std::vector<GroupId> group_of(schedule.groups.size());
+  for (std::size_t g = 0; g < schedule.groups.size(); ++g) {
+    if (schedule.groups[g].kind != GroupKind::Other) continue;
+    group_of[g] = {static_cast<std::int32_t>(order.groups.size())};
+    order.groups.push_back(schedule.groups[g]);
+  }
+  const auto add_exchange = [&](OpId id) {
+    Op op = schedule.ops[id.index()];
+    const auto [at, fresh] = matches.try_emplace(op.match, MatchId{});
+    if (fresh && op.match) {
+      at->second = {static_cast<std::int32_t>(order.carried.size())};
+      order.carried.push_back(payload_of(schedule, id));
+    }
+    op.match = at->second;
+    op.group = group_of[op.group.index()];
+    op.key = 0;
+    order.ops.push_back(op);
+  };
   for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const Op* part = nullptr;
     for (const Op& op : schedule.program(row)) {
+      if (schedule.is_on(op, GroupKind::Other)) {
+        add_exchange({static_cast<std::int32_t>(&op - schedule.ops.data())});
+      }
       if (!is_compute(op.kind)) continue;
       if (part != nullptr && op.segment_end >= 0 && same_work(*part, op)) continue;
       part = op.segment_end >= 0 ? &op : nullptr;
@@ -109,6 +135,11 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
   const Validation proof = validate(order, {.most = 1});
   if (!proof.sound()) {
     return Error{"plan.schedule: " + path + ": " + proof.violations.front().message};
+  }
+  if (!order.groups.empty() && !plan.runtime.own_executor) {
+    return Error{"plan.schedule: " + path + ": has collectives of groups of its own, which only " +
+                 std::string(key_of(&Plan::runtime)) + " " + std::string(kExecutorRuntime) +
+                 " performs"};
   }
   const std::int32_t stages = order.placement.stages();
   if (stages > model_layers + 2) {

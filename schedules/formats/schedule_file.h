@@ -14,13 +14,15 @@ namespace rehearse {
 Result<ScheduleFile> read_schedule_file(const std::string& path);
 Result<ScheduleFile> parse_schedule_file(std::string_view text, const std::string& path);
 
-// The first op of a file that is no compute op: a transfer, a gather, a reduction; -1: none.
+// The first op of a file that is neither a compute op nor an exchange of an own group: a transfer,
+// a gather, a reduction; -1: none.
 std::int32_t first_beyond_order(const Schedule& schedule);
 // Whether the file `path` is a compute order and nothing else, as a plan wants it. Errors: one line
 // that names the first other op and says how to take the order alone.
 Result<> order_alone(const Schedule& schedule, const std::string& path);
 
-// The compute order inside a schedule: its ops without transfers, parts merged; Level::Compute.
+// The compute order inside a schedule: its ops without transfers, parts merged, with the exchanges
+// of its own groups; Level::Compute.
 Schedule compute_order_of(const Schedule& schedule);
 
 // The L0 of a plan whose `schedule` is "file:PATH", which must fit the plan: positions,

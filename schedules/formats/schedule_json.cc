@@ -7,6 +7,8 @@
 
 #include "schedules/formats/assemble.h"
 #include "schedules/formats/schedule_columns.h"
+#include "schedules/ir/exchange_parts.h"
+#include "schedules/ir/payload.h"
 #include "schedules/ir/text.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/plan_size.h"
@@ -17,12 +19,13 @@ namespace {
 
 constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
 constexpr std::int64_t kLargestCount = 99'999'999;
+constexpr std::int64_t kLargestArray = std::int64_t{1} << 40;  // [B]
 
-constexpr std::array<std::string_view, 19> kKeys{
-    "format",     "version",       "generator",  "hash",     "microbatches",
-    "slices",     "stage_to_rank", "placements", "orders",   "orders_with_comms",
-    "schema",     "schedule",      "p",          "m",        "v",
-    "num_stages", "seq_splits",    "columns",    "positions"};
+constexpr std::array<std::string_view, 20> kKeys{
+    "format",     "version",       "generator",  "hash",      "microbatches",
+    "slices",     "stage_to_rank", "placements", "orders",    "orders_with_comms",
+    "schema",     "schedule",      "p",          "m",         "v",
+    "num_stages", "seq_splits",    "columns",    "positions", "groups"};
 
 class FileReader {
  public:
@@ -46,6 +49,7 @@ class FileReader {
       read_row_count(written);
     }
     read_placement(written);
+    read_groups(written);
     if (!report_.ok()) return report_.error();
     const std::int32_t positions = count_of("p", static_cast<std::int32_t>(written.rows.size()));
     if (positions != static_cast<std::int32_t>(written.rows.size())) {
@@ -232,19 +236,91 @@ class FileReader {
                std::vector<ParsedOp>& row) {
     const auto key = [&] { return row_key + "[" + std::to_string(number) + "]"; };
     if (item.is(JsonKind::Null)) return;  // an idle slot
-    if (!item.is(JsonKind::String)) {
+    const JsonValue* named = item.is(JsonKind::Object) ? item.given("op") : &item;
+    if (named == nullptr || !named->is(JsonKind::String)) {
       return report_.fail(item.line, key(), "must be an op, such as \"0F0\"");
     }
-    if (item.text.empty()) return;  // torch's idle slot
-    const Result<ParsedCell> cell = parse_cell(item.text);
+    if (named->text.empty()) return;  // torch's idle slot
+    const Result<ParsedCell> cell = parse_cell(named->text);
     if (!cell) {
       return report_.fail(item.line, key(), cell.error().message);
     }
     for (const ParsedOp& op : cell.value().ops) {
       row.push_back(op);
+      if (item.is(JsonKind::Object)) read_exchange(item, key(), row.back());
       if (cell.value().group) row.back().op.instance = groups_;
     }
     groups_ += cell.value().group ? 1 : 0;
+  }
+
+  // What stands beside the op in its object.
+  void read_exchange(const JsonValue& item, const std::string& key, ParsedOp& parsed) {
+    for (const JsonMember& member : item.members) {
+      if (member.key == "op") continue;
+      const JsonValue& value = member.value;
+      const std::int64_t least = member.key == "bytes" ? 1 : 0;
+      if (parsed.group.empty() || (member.key != "bytes" && member.key != "root")) {
+        return report_.fail(member.line, key + "." + member.key,
+                            "only collectives of own groups have `bytes` and `root`");
+      }
+      if (!value.is(JsonKind::Integer) || value.integer < least || value.integer > kLargestArray) {
+        return report_.fail(member.line, key + "." + member.key,
+                            "must be a whole number from " + std::to_string(least) + " to " +
+                                std::to_string(kLargestArray));
+      }
+      if (least == 1) {
+        parsed.bytes = value.integer;
+      } else {
+        parsed.op.peer = {
+            static_cast<std::int32_t>(std::min<std::int64_t>(value.integer, 1 << 30))};
+      }
+    }
+  }
+
+  void read_groups(WrittenSchedule& written) {
+    const JsonValue* groups = document_.given("groups");
+    if (groups == nullptr || document_.given("columns") != nullptr) return;
+    if (!groups->is(JsonKind::Object)) {
+      return report_.fail(groups->line, "groups",
+                          "must be an object, such as {\"pairs\": [[0, 1], [2, 3]]}");
+    }
+    for (const JsonMember& member : groups->members) {
+      const std::string key = "groups." + member.key;
+      if (!is_group_name(member.key)) {
+        return report_.fail(member.line, "groups",
+                            "a name has letters, digits, _ and -, at most 32 of them");
+      }
+      if (group_kind(member.key) != GroupKind::Other) {
+        return report_.fail(member.line, key,
+                            "is a group of the mesh: an own one needs another name");
+      }
+      written.groups.push_back({.name = member.key});
+      read_instances(member.value, key, written.rows.size(), written.groups.back());
+      if (!report_.ok()) return;
+    }
+  }
+
+  void read_instances(const JsonValue& list, const std::string& key, std::size_t ranks,
+                      WrittenGroup& group) {
+    std::vector<bool> taken(ranks, false);
+    const std::string what = "must list groups of at least 2 ranks, all of as many";
+    if (!list.is(JsonKind::Array) || list.items.empty()) return report_.fail(list.line, key, what);
+    for (const JsonValue& item : list.items) {
+      const std::string at = key + "[" + std::to_string(group.instances.size()) + "]";
+      const std::size_t size =
+          group.instances.empty() ? item.items.size() : group.instances.front().size();
+      if (!item.is(JsonKind::Array) || item.items.size() < 2 || item.items.size() != size) {
+        return report_.fail(item.line, at, what);
+      }
+      group.instances.push_back(stage_map(item, at, ranks));
+      if (!report_.ok()) return;
+      for (const Position rank : group.instances.back()) {
+        if (taken[rank.index()]) {
+          return report_.fail(item.line, at, "lists rank " + std::to_string(rank.value) + " twice");
+        }
+        taken[rank.index()] = true;
+      }
+    }
   }
 
   // A list of ranks, one per stage.
@@ -340,6 +416,30 @@ std::string placement_text(const Schedule& schedule) {
          part(placement.first_up, schedule.microbatches - 1, placement.up) + "],\n";
 }
 
+std::string groups_text(const Schedule& schedule) {
+  std::string text;
+  for (const Group& group : schedule.groups) {
+    text += (text.empty() ? "  \"groups\": {" : ", ") + json_quoted(group.name()) + ": [";
+    const auto size = static_cast<std::size_t>(group.size);
+    for (std::size_t i = 0; i < group.rows.size(); ++i) {
+      text += i % size == 0 ? (i == 0 ? "[" : "], [") : ", ";
+      text += std::to_string(group.rows[i].value);
+    }
+    text += "]]";
+  }
+  return text.empty() ? text : text + "},\n";
+}
+
+// An exchange of an own group, with what its text leaves out.
+std::string exchange_text(const Schedule& schedule, std::size_t i) {
+  const OpId id{static_cast<std::int32_t>(i)};
+  const Op& op = schedule.ops[i];
+  std::string text = "{\"op\": \"" + to_text(schedule, id) +
+                     "\", \"bytes\": " + std::to_string(payload_of(schedule, id).bytes());
+  if (has_root(op.kind)) text += ", \"root\": " + std::to_string(op.peer.value);
+  return text + "}";
+}
+
 // One cell; transfers of one group in one pair of brackets. `i` ends at its last op.
 std::string cell_text(const Schedule& schedule, std::size_t& i, std::size_t end) {
   const auto is_end = [](const Op& op) {
@@ -394,6 +494,7 @@ std::string to_schedule_json(const Schedule& schedule) {
   text += "  \"hash\": \"" + content_hash(schedule) + "\",\n";
   text += "  \"microbatches\": " + std::to_string(schedule.microbatches) +
           ", \"slices\": " + std::to_string(schedule.slices) + ",\n" + placement_text(schedule);
+  if (!columns) text += groups_text(schedule);
   if (columns) text += "  \"positions\": " + std::to_string(schedule.placement.positions) + ",\n";
   text += "  \"orders\": [";
   for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
@@ -402,6 +503,10 @@ std::string to_schedule_json(const Schedule& schedule) {
     for (std::size_t i = begin; i < end; ++i) {
       if (i != begin) text += ", ";
       const OpId id{static_cast<std::int32_t>(i)};
+      if (!columns && schedule.is_on(schedule.ops[i], GroupKind::Other)) {
+        text += exchange_text(schedule, i);
+        continue;
+      }
       text += '"' + (columns ? to_text(schedule, id) : cell_text(schedule, i, end)) + '"';
     }
     text += "]";

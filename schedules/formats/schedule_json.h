@@ -6,6 +6,11 @@
 //    "stage_to_rank": [0, 1],
 //    "orders": [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]}
 //
+// Collectives of groups of one's own: `"groups": {"pairs": [[0, 1], [2, 3]]}`, all instances of a
+// group of as many ranks, each in the order of its members; in `orders` an object
+// {"op": "0SCATTER[pairs]", "bytes": 4096, "root": 0} on every member: bytes of the whole array of
+// fp32 numbers, root the place of a member, 0 where it is left out.
+//
 // `orders` lists what every rank does, in op text (text_reader.h), with or without transfers;
 // `orders_with_comms`, where it stands in this notation, is read instead. Needed is only one of the
 // two: what else is left out is inferred (assemble.h). Bidirectional: `stage_to_rank` null and

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/text_reader.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace rehearse {
 namespace {
@@ -13,15 +15,24 @@ struct Word {
   OpKind kind;
   Payload payload;
   bool has_microbatch;
+  bool of_group = false;  // followed by the name of a group
 };
 // Longer words first where one begins with another.
-constexpr std::array<Word, 13> kWords{{
+constexpr std::array<Word, 21> kWords{{
     {"SEND_F", OpKind::Send, Payload::Activation, true},
     {"SEND_B", OpKind::Send, Payload::Gradient, true},
     {"RECV_F", OpKind::Recv, Payload::Activation, true},
     {"RECV_B", OpKind::Recv, Payload::Gradient, true},
     {"RESHARD", OpKind::Reshard, Payload::None, false},
     {"REDUCE_GRAD", OpKind::ReduceGrad, Payload::None, false},
+    {"REDUCE_SCATTER", OpKind::ReduceScatter, Payload::None, false, true},
+    {"REDUCE", OpKind::Reduce, Payload::None, false, true},
+    {"ALL_REDUCE", OpKind::AllReduce, Payload::None, false, true},
+    {"ALL_GATHER", OpKind::AllGather, Payload::None, false, true},
+    {"ALL_TO_ALL", OpKind::AllToAll, Payload::None, false, true},
+    {"BROADCAST", OpKind::Broadcast, Payload::None, false, true},
+    {"GATHER", OpKind::Gather, Payload::None, false, true},
+    {"SCATTER", OpKind::Scatter, Payload::None, false, true},
     {"UNSHARD", OpKind::Unshard, Payload::None, false},
     {"OPTIMIZER_STEP", OpKind::OptimizerStep, Payload::None, false},
     {"F", OpKind::Forward, Payload::None, true},
@@ -32,6 +43,7 @@ constexpr std::array<Word, 13> kWords{{
 }};
 
 constexpr std::int32_t kMostSegments = std::numeric_limits<std::int16_t>::max() - 1;
+constexpr std::size_t kLongestGroupName = 32;
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
 std::string quoted(std::string_view text) {
@@ -96,13 +108,18 @@ class Reader {
     if (word == nullptr) {
       fail(
           "expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, "
-          "REDUCE_GRAD or OPTIMIZER_STEP" +
+          "REDUCE_GRAD, OPTIMIZER_STEP or a collective" +
           found());
       return {};
     }
     op.kind = word->kind;
     op.payload = word->payload;
     op.stream = traits(op.kind).stream;
+    if (word->of_group) {
+      op.instance = std::exchange(op.stage, Stage{}).value;
+      op.stream = Stream::Compute;
+      group();
+    }
     if (!word->has_microbatch) return op;
     op.microbatch = {number("a micro-batch number")};
     if (ok() && take(".")) {
@@ -114,7 +131,11 @@ class Reader {
   }
 
   ParsedOp parsed_op() {
-    if (peek() != '(') return {op(), {}};
+    if (peek() != '(') {
+      ParsedOp parsed{.op = op()};
+      parsed.group = group_;
+      return parsed;
+    }
     expect("(");
     ParsedOp pair;
     pair.op.kind = OpKind::Overlap;
@@ -146,6 +167,14 @@ class Reader {
     op.segment_begin = static_cast<std::int16_t>(begin);
     op.segment_end = static_cast<std::int16_t>(end);
   }
+  void group() {
+    expect("[");
+    const std::size_t end = std::min(rest().find(']'), rest().size());
+    group_ = rest().substr(0, end);
+    if (ok() && !is_group_name(group_)) fail("expected the name of a group" + found());
+    at_ += end;
+    if (ok()) expect("]");
+  }
   void peer(Op& op) {
     const std::string_view arrow = op.kind == OpKind::Send ? ">r" : "<r";
     if (peek() != '>' && peek() != '<') return;
@@ -156,9 +185,18 @@ class Reader {
   std::string_view text_;
   std::size_t at_ = 0;
   std::string error_;
+  std::string_view group_;  // of the op just read
 };
 
 }  // namespace
+
+bool is_group_name(std::string_view name) {
+  const auto may_stand = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  return !name.empty() && name.size() <= kLongestGroupName && std::ranges::all_of(name, may_stand);
+}
 
 Result<ParsedOp> parse_op(std::string_view text) {
   Reader reader(text);

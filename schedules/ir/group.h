@@ -97,7 +97,7 @@ constexpr bool is_over_replicas(GroupKind kind) {
 struct Group {
   GroupKind kind{};
   std::int32_t size = 1;        // ranks of one instance
-  std::vector<RankClass> rows;  // rows that take part; a folded row contributes all its members
+  std::vector<RankClass> rows;  // that take part, folded or not; of Other: by instance and member
   std::string other_name;       // of GroupKind::Other
 
   std::string_view name() const {

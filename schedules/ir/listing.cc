@@ -99,7 +99,7 @@ std::string op_label(const Schedule& schedule, OpId id) {
     default:
       break;
   }
-  if (operands.empty()) return to_text(schedule, id);
+  if (operands.empty() || schedule.is_on(op, GroupKind::Other)) return to_text(schedule, id);
   switch (op.kind) {
     case OpKind::Fetch:
       if (schedule.values[operands[0].value.index()].kind == ValueKind::Input) {

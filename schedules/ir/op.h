@@ -108,12 +108,12 @@ struct Op {
   Microbatch microbatch{};         // on which data; none for a whole-step op
   std::int16_t segment_begin = 0;  // compute: the run of segments of its stage that it covers,
   std::int16_t segment_end = -1;   //   [begin, end); end -1: the whole stage (never cut)
-  Position peer{};                 // Send, Recv: on the pp axis, never a global rank
+  Position peer{};                 // Send, Recv: on the pp axis; own groups: the root's place
   GroupId group{};                 // collectives
   MatchId match{};                 // Send, Recv, collectives: ops of equal match happen together
   BucketId bucket{};        // parameters, gradients or state of which bucket; none: not about one
   std::int32_t child = -1;  // Overlap: index of the first of its two ops in Schedule::children
-  // Unshard: k-th gather of the bucket; gradient ops: whose micro-batch;
+  // Unshard: k-th gather of the bucket; gradient ops: whose micro-batch; of own groups: its number;
   // Send, Recv: neighbours of equal number are one group
   std::int32_t instance = -1;
   // place in the one global order [ns of the estimate]; ties broken by pass

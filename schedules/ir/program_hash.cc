@@ -210,6 +210,8 @@ std::string program_hash(const Schedule& schedule, std::span<const std::uint64_t
   for (const Group& group : schedule.groups) {
     for (const char c : group.name()) shape.add(c);
     shape.add(group.size);
+    if (group.kind != GroupKind::Other) continue;
+    for (const RankClass row : group.rows) shape.add(row.value);
   }
   for (const Bucket& bucket : schedule.buckets) {
     shape.add(bucket.partial);

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "schedules/ir/payload.h"
+
 namespace rehearse {
 namespace {
 
@@ -79,6 +81,12 @@ std::string content_hash(const Schedule& schedule) {
   for (const Group& group : schedule.groups) {
     hash.add(group.name());
     hash.add(group.size);
+    if (group.kind != GroupKind::Other) continue;
+    for (const RankClass row : group.rows) hash.add(row.value);
+  }
+  for (std::int32_t id = 0; id < schedule.num_ops(); ++id) {  // what nothing else says
+    if (!schedule.is_on(schedule.ops[static_cast<std::size_t>(id)], GroupKind::Other)) continue;
+    hash.add(payload_of(schedule, {id}).bytes());
   }
   for (const Bucket& bucket : schedule.buckets) {
     hash.add(bucket.partial);

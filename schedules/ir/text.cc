@@ -40,6 +40,11 @@ std::string to_text(const Schedule& schedule, OpId id) {
     return '(' + to_text(schedule.children[child]) + ';' + to_text(schedule.children[child + 1]) +
            ')' + std::string(traits(op.kind).name);
   }
+  const bool grouped = op.group && op.group.index() < schedule.groups.size();
+  if (grouped && schedule.is_on(op, GroupKind::Other)) {
+    return std::to_string(op.instance) + std::string(traits(op.kind).name) + '[' +
+           std::string(schedule.group_of(op).name()) + ']';
+  }
   std::string text = to_text(op);
   if (op.bucket && op.bucket.index() < schedule.buckets.size()) {
     text += ' ' + schedule.buckets[op.bucket.index()].name;

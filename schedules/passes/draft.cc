@@ -43,13 +43,23 @@ std::vector<RankClassInfo> make_rows(const Plan& plan, const Placement& placemen
   return rows;
 }
 
-std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
+std::vector<Group> make_groups(const Schedule& s, const Schedule& order, const Layout& layout) {
   std::vector<Group> groups;
   for (const auto& [kind, ranks] : group_sizes(layout, s.placement)) {
     Group group{.kind = kind, .size = ranks};
     for (RankClass row{0}; row.index() < s.rows.size(); ++row.value) {
       if (!positions_of(kind, s.position_of(row), s.placement).empty()) group.rows.push_back(row);
     }
+    groups.push_back(std::move(group));
+  }
+  for (Group group : order.groups) {  // a file's own: one row for every position
+    std::vector<RankClass> rows;
+    for (const RankClass position : group.rows) {
+      const auto row =
+          std::ranges::find(s.rows, Position{position.value}, &RankClassInfo::position);
+      rows.push_back({static_cast<std::int32_t>(row - s.rows.begin())});
+    }
+    group.rows = std::move(rows);
     groups.push_back(std::move(group));
   }
   return groups;
@@ -74,7 +84,7 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
   s.placement = order.placement;
   s.segments = stage_segments(layout, order.placement.stages());
   s.rows = make_rows(layout.plan, s.placement);
-  s.groups = make_groups(s, layout);
+  s.groups = make_groups(s, order, layout);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);
   const auto units = static_cast<std::size_t>(order.microbatches * slices);
   draft.carried.resize(2 * s.segments.size() * units * classes);

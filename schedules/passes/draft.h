@@ -25,7 +25,7 @@ struct SegmentBuckets {
 };
 
 // Collectives whose members are on several rows: what they meet for.
-enum class Meeting : std::int32_t { Embed, Mirror, World, Server, Broadcast };
+enum class Meeting : std::int32_t { Embed, Mirror, World, Server, Broadcast, Own };
 
 // In place of an op: the last one of the compute stream that stands before in the row's program,
 // whichever that is once all are woven.

@@ -98,6 +98,7 @@ Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
     RowDraft program(draft, row);
     split_parts(program);
     hold_parameters(program);
+    place_exchanges(program);
     compute_parts(program);
     place_transfers(program);
     shard_parameters(program);

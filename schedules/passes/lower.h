@@ -7,6 +7,7 @@
 // row by row (row_draft.h), each adding ops to the row:
 //   split_parts       divides an op only where something must start, wait or be freed (cut.cc)
 //   hold_parameters   what lies on the ranks from step to step
+//   place_exchanges   collectives that a file lists over groups of its own, with their data
 //   compute_parts     the compute ops: what each reads, writes and keeps
 //   place_transfers   a RECV before, a SEND behind what another position makes or takes
 //   shard_parameters  gathers of what is sharded

@@ -54,6 +54,12 @@ struct ReadyGradient {
 enum class Phase : std::int8_t { Before, Compute, Send, Offload, Reduce };
 inline constexpr std::int32_t kPhases = 5;
 
+// An exchange of a file's own group, behind so many parts.
+struct OwnExchange {
+  Op op;  // of the order
+  std::size_t parts = 0;
+};
+
 struct RowDraft {
   RowDraft(Draft& draft, RankClass row);
 
@@ -76,6 +82,7 @@ struct RowDraft {
   std::vector<std::span<const std::int16_t>> cuts;  // by slot, into cut_lists
   std::deque<std::vector<std::int16_t>> cut_lists;  // each different one once
   std::vector<PartWork> works;
+  std::vector<OwnExchange> exchanges;
 
   // --- what hold_parameters and compute_parts make
   std::vector<ValueId> parameter, state;  // by bucket: what persists
@@ -192,6 +199,7 @@ PartWork part_work(const RowDraft& row, const Part& part);
 // The passes in order (lower.h); each says its invariant in its own file.
 void split_parts(RowDraft& row);
 void hold_parameters(RowDraft& row);
+void place_exchanges(RowDraft& row);
 void compute_parts(RowDraft& row);
 void place_transfers(RowDraft& row);
 void shard_parameters(RowDraft& row);

@@ -28,11 +28,16 @@ class Splitter {
     row_.cut_lists.push_back({0});
     const auto program = row_.draft.order.program(RankClass{row_.position.value});
     for (const Op& op : program) {
+      if (!is_compute(op.kind)) continue;
       for (const Op& leaf : work_of(row_.draft.order, op)) find_ends(leaf, op.kind);
     }
     row_.parts.reserve(program.size());
     row_.step_begin.reserve(program.size() + 1);
     for (const Op& op : program) {
+      if (!is_compute(op.kind)) {
+        row_.exchanges.push_back({op, row_.parts.size()});
+        continue;
+      }
       const bool pair = op.kind == OpKind::Overlap;
       if (pair) row_.step_begin.push_back(row_.parts.size());
       for (const Op& leaf : work_of(row_.draft.order, op)) split(leaf, pair);

@@ -24,6 +24,19 @@ std::vector<Position> positions_of(GroupKind group, Position own, const Placemen
   return positions;
 }
 
+std::vector<Position> own_instance(const Schedule& schedule, const Group& group, Position of) {
+  const auto size = static_cast<std::size_t>(group.size);
+  std::vector<Position> positions;
+  for (std::size_t begin = 0; begin < group.rows.size(); begin += size) {
+    for (std::size_t i = begin; i < begin + size; ++i) {
+      positions.push_back(schedule.position_of(group.rows[i]));
+    }
+    if (std::ranges::find(positions, of) != positions.end()) return positions;
+    positions.clear();
+  }
+  return positions;
+}
+
 std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placement) {
   const Plan& plan = layout.plan;
   std::vector<GroupSize> groups;
@@ -75,6 +88,14 @@ std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, co
                                           : mesh.replica({.context = spans.context ? 0 : at.context,
                                                           .data = spans.data ? 0 : at.data});
   return {spans.tensor ? 0 : at.tensor, among_replicas, std::ranges::min(positions).value};
+}
+
+std::array<std::int32_t, 3> group_key(const Schedule& schedule, const Group& group,
+                                      const Coordinates& at, const Mesh& mesh) {
+  if (group.kind != GroupKind::Other) return group_key(group.kind, at, mesh, schedule.placement);
+  const std::vector<Position> positions = own_instance(schedule, group, {at.pipeline});
+  if (positions.empty()) return {-1, 0, 0};
+  return {at.tensor, mesh.replica(at), positions.front().value};
 }
 
 }  // namespace rehearse

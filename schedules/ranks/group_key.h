@@ -6,8 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "schedules/ir/group.h"
-#include "schedules/ir/placement.h"
+#include "schedules/ir/schedule.h"
 #include "schedules/scenario/layout.h"
 #include "schedules/scenario/mesh.h"
 
@@ -21,6 +20,9 @@ constexpr GroupKind kind_along(Axis axis) {
   return kKinds[static_cast<std::size_t>(axis)];
 }
 
+// The instance of a file's own group that holds the position, its positions in the order of the
+// members; empty: none.
+std::vector<Position> own_instance(const Schedule& schedule, const Group& group, Position of);
 // Positions of the instance that a rank at `own` is in, its own and others; empty: it is in none.
 std::vector<Position> positions_of(GroupKind group, Position own, const Placement& placement);
 
@@ -36,5 +38,8 @@ std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placem
 // where it is in no instance of the group.
 std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Mesh& mesh,
                                       const Placement& placement);
+// The same of a schedule's group, which may be a file's own: ranks of one column of the mesh meet.
+std::array<std::int32_t, 3> group_key(const Schedule& schedule, const Group& group,
+                                      const Coordinates& at, const Mesh& mesh);
 
 }  // namespace rehearse

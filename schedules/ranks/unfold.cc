@@ -25,7 +25,7 @@ class Meetings {
       std::map<std::array<std::int32_t, 3>, std::int32_t> first;
       std::vector<std::int32_t> of(column_);
       for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
-        const auto key = group_key(group.kind, mesh.coordinates({r}), mesh, schedule.placement);
+        const auto key = group_key(schedule, group, mesh.coordinates({r}), mesh);
         if (key[0] >= 0) of[static_cast<std::size_t>(r)] = first.try_emplace(key, r).first->second;
       }
       instance_.push_back(std::move(of));

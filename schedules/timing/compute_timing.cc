@@ -29,6 +29,11 @@ class Clock {
     timing_.start.resize(schedule.ops.size());
     timing_.end.resize(schedule.ops.size());
     next_.assign(schedule.row_begin.begin(), schedule.row_begin.end() - 1);
+    for (const Op& op : schedule.ops) {
+      if (!is_exchange(op)) continue;
+      meetings_.resize(std::max(meetings_.size(), op.match.index() + 1));
+      ++meetings_[op.match.index()].absent;
+    }
   }
 
   Result<ComputeTiming> run() {
@@ -59,6 +64,11 @@ class Clock {
       const auto at = static_cast<std::size_t>(id);
       const Op& op = schedule_.ops[at];
       std::int64_t start = clock;
+      if (is_exchange(op)) {
+        if (!all_there(op, row, clock)) return true;
+        timing_.start[at] = timing_.end[at] = {clock};
+        continue;
+      }
       if (op.kind == OpKind::Overlap) {
         const auto child = static_cast<std::size_t>(op.child);
         for (const Op* half : {&schedule_.children[child], &schedule_.children[child + 1]}) {
@@ -79,6 +89,24 @@ class Clock {
       timing_.end[at] = {clock};
       timing_.makespan = std::max(timing_.makespan, timing_.end[at]);
     }
+    return true;
+  }
+
+  bool is_exchange(const Op& op) const { return op.match && schedule_.is_on(op, GroupKind::Other); }
+
+  // Whether the row, which stands at the exchange, may go on: with the last of its members, which
+  // wakes the others. Then `clock` is that time.
+  bool all_there(const Op& op, std::int32_t row, std::int64_t& clock) {
+    Meeting& meeting = meetings_[op.match.index()];
+    if (meeting.absent > 0) {
+      meeting.time = std::max(meeting.time, clock);
+      if (--meeting.absent > 0) {
+        meeting.waiting.push_back(row);
+        return false;
+      }
+      ready_rows_.insert(ready_rows_.end(), meeting.waiting.begin(), meeting.waiting.end());
+    }
+    clock = meeting.time;
     return true;
   }
 
@@ -168,6 +196,12 @@ class Clock {
   std::size_t keys_;
   std::vector<std::int64_t> forward_, backward_;
   std::vector<std::int32_t> forward_waiter_, backward_waiter_;
+  struct Meeting {
+    std::int32_t absent = 0;  // members that are not yet there
+    std::int64_t time = 0;
+    std::vector<std::int32_t> waiting;  // rows
+  };
+  std::vector<Meeting> meetings_;  // by match, of exchanges
   std::vector<std::int64_t> free_at_;
   std::vector<std::int32_t> next_, ready_rows_;
   ComputeTiming timing_;

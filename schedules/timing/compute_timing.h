@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each op of a compute order runs, if every position runs its ops in order and as soon as it
-// can (in-order ASAP). No streams, no contention: a transfer takes a constant time on no link.
+// can (in-order ASAP). No contention: a transfer takes a constant time; who meets, waits, for none.
 //
 // This is the clock of the oracle table (docs/schedules.md), of the planner, and of the estimates
 // that passes take. Times are integers in any unit ("ticks"), so that equal orders time equally.
@@ -49,7 +49,7 @@ struct ComputeTiming {
 
 Nanoseconds duration_of(const Schedule& schedule, const Op& op, const ComputeTimes& times);
 
-// REQUIRES: a schedule of compute ops (Level::Compute) whose stages the placement knows.
+// REQUIRES: compute ops and exchanges of own groups, whose stages the placement knows (L0).
 // Errors: an op that can never start (its order waits for itself across positions, or its producer
 // is missing); the message names the op at which each stuck position stands.
 Result<ComputeTiming> time_compute(const Schedule& schedule, const ComputeTimes& times);

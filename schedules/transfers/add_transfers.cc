@@ -81,6 +81,15 @@ std::vector<std::int64_t> places_of_ops(const Schedule& l0, const StageIndex& in
       before = finish[i].value;
     }
   }
+  std::vector<std::int64_t> met(l0.carried.size(), 0);  // of exchanges, by match
+  for (const bool known : {false, true}) {
+    for (std::size_t i = 0; i < l0.ops.size(); ++i) {
+      if (!l0.is_on(l0.ops[i], GroupKind::Other) || !l0.ops[i].match) continue;
+      std::int64_t& latest = met[l0.ops[i].match.index()];
+      latest = std::max(latest, place[i]);
+      if (known) place[i] = latest;
+    }
+  }
   return place;
 }
 
@@ -226,13 +235,28 @@ Rows taking_turns(const Plan& plan) {
   std::vector<RowRange> rest;
   for (RankClass row{0}; row.value < plan.l0.num_rows(); ++row.value)
     rest.push_back(plan.range(row));
+  std::vector<std::vector<std::int32_t>> members(plan.l0.carried.size());  // of exchanges, by match
+  const auto exchange = [&](std::int32_t id) {
+    const Op& op = plan.l0.ops[index_of(id)];
+    return plan.l0.is_on(op, GroupKind::Other) ? op.match : MatchId{};
+  };
+  for (std::int32_t id = 0; id < plan.l0.num_ops(); ++id) {
+    if (const MatchId match = exchange(id)) members[match.index()].push_back(id);
+  }
+  // Whether a row may pass the op: an exchange waits until all its members stand at it.
+  const auto met = [&](std::int32_t id) {
+    const MatchId match = exchange(id);
+    return !match || std::ranges::all_of(members[match.index()], [&](std::int32_t member) {
+      return rest[index_of(plan.row_of[index_of(member)])].begin >= member;
+    });
+  };
   for (bool progress = true; std::exchange(progress, false);) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
       if (rest[row].begin == rest[row].end) continue;
       const std::int32_t id = rest[row].begin;
       const std::size_t op = index_of(id);
-      if (!std::ranges::all_of(ends.taken[op],
-                               [&](std::int32_t t) { return sent[index_of(t)] != 0; })) {
+      if (!met(id) || !std::ranges::all_of(
+                          ends.taken[op], [&](std::int32_t t) { return sent[index_of(t)] != 0; })) {
         continue;
       }
       ++rest[row].begin;
@@ -278,6 +302,7 @@ class Emitter {
             .placement = l0.placement,
             .children = l0.children,
             .rows = l0.rows,
+            .groups = l0.groups,
             .segments = l0.segments};
     std::size_t count = 0;
     MatchId next{0};
@@ -288,6 +313,11 @@ class Emitter {
         number_[static_cast<std::size_t>(item.id)] = next;
         ++next.value;
       }
+    }
+    first_exchange_ = next.value;
+    if (!l0.carried.empty()) {
+      out_.carried.resize(next.index());
+      out_.carried.insert(out_.carried.end(), l0.carried.begin(), l0.carried.end());
     }
     out_.ops.reserve(count);
     out_.wait_begin.reserve(count + 1);
@@ -307,7 +337,11 @@ class Emitter {
     const auto id = static_cast<std::size_t>(item.id);
     if (!is_transfer(item.kind)) {
       Op op = plan_.l0.ops[id];
-      op.stream = traits(op.kind).stream;
+      if (plan_.l0.is_on(op, GroupKind::Other)) {
+        if (op.match) op.match.value += first_exchange_;
+      } else {
+        op.stream = traits(op.kind).stream;
+      }
       op.key = plan_.place[id];
       out_.ops.push_back(op);
       wait_for(feed_of_[id], fed_by_);
@@ -334,6 +368,7 @@ class Emitter {
   const Rows& rows_;
   Schedule out_;
   std::vector<MatchId> number_;         // per transfer: SENDs as they stand
+  std::int32_t first_exchange_ = 0;     // the match behind them all
   std::vector<std::int32_t> place_of_;  // per op of L0: where it stands now
   std::vector<std::int32_t> feed_of_;   // per op of L0: the last RECV that feeds it
   std::int32_t sent_after_ = -1;        // latest compute op that a SEND of the row has waited for

@@ -39,18 +39,19 @@ std::optional<TransferPolicy> find_transfer_policy(std::string_view name);
 // Adds SEND and RECV on stream p2p wherever adjacent stages lie on different positions (the same
 // position hands over in place), with peers, matches and waits (link_transfers). Works on any
 // placement, on slices, on parts, on OVERLAP pairs (both children take and give) and split
-// backwards (I hands on, W does not).
+// backwards (I hands on, W does not). Exchanges of own groups stay where they stand.
 //
 // Why it cannot hang. Let an op's place be the largest finish of what it follows on its row and of
-// what it takes in, and a transfer's place the finish of its producer (or, ConsumerOrder, the place
-// of its consumer); equal places: transfers first, then activation before gradient, stage,
-// micro-batch, slice. Each edge (row order, data, stream) goes forward in this one order, so the
-// quotient graph of every stream model is acyclic.
+// what it takes in (an exchange's that of all its members), and a transfer's place the finish of
+// its producer (or, ConsumerOrder, the place of its consumer); equal places: transfers first, then
+// activation before gradient, stage, micro-batch, slice. Each edge (row order, data, stream) goes
+// forward in this one order, so the quotient graph of every stream model is acyclic.
 //
 // finish[i]  [ns]  estimated end of op i: unit times will do (time_compute), a simulator's are
 //                  better. An argument, so that schedules needs nothing of sim.
 // REQUIRES: `l0` is valid (Level::Compute); finish.size() == l0.ops.size(); finish increases
-//           strictly along every row and every dependency (no op of zero length).
+//           strictly along every row and every dependency (no op of zero length but exchanges,
+//           which no transfer follows).
 Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
                        TransferPolicy policy = TransferPolicy::TimeSorted);
 

@@ -47,7 +47,8 @@ Result<Evaluation> evaluate(const Schedule& order, const ComputeTimes& times,
   // Transfers stand between the compute ops of a row, which keep their order.
   result.timing.makespan = {0};
   for (std::size_t i = 0; i < result.full.ops.size(); ++i) {
-    if (!is_compute(result.full.ops[i].kind)) continue;
+    const Op& op = result.full.ops[i];
+    if (!is_compute(op.kind) && !result.full.is_on(op, GroupKind::Other)) continue;
     const Nanoseconds end = result.proof.finish[i];
     result.timing.end.push_back(end);
     result.timing.start.push_back(end - durations[i]);

@@ -295,10 +295,13 @@ GroupShape Network::group(RankClass row, Axis axis) const {
 }
 
 GroupShape Network::group(RankClass row, const Schedule& schedule, GroupId id) const {
-  const GroupKind kind = schedule.groups[id.index()].kind;
-  GroupAxes axes = axes_of(kind);
-  axes.positions = positions_of(kind, {position_[row.index()]}, schedule.placement);
-  return group(row, axes);
+  const Group& group = schedule.groups[id.index()];
+  const Position own{position_[row.index()]};
+  GroupAxes axes = axes_of(group.kind);
+  axes.positions = group.kind == GroupKind::Other
+                       ? own_instance(schedule, group, own)
+                       : positions_of(group.kind, own, schedule.placement);
+  return this->group(row, axes);
 }
 
 }  // namespace rehearse::sim

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "schedules/model/attention_keys.h"
 #include "sim/formulas/expert_load.h"
@@ -101,7 +102,8 @@ void add_communication(Prediction& p) {
       }
     }
   }
-  using Key = std::pair<std::string_view, OpKind>;  // the group's name
+  // The group's name, and the ranks of a file's own, which have none here.
+  using Key = std::tuple<std::string_view, OpKind, std::int32_t>;
   struct OfRow {
     Traffic traffic;
     double contended_s = 0;
@@ -114,7 +116,7 @@ void add_communication(Prediction& p) {
     double total = 0;
     for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
     for (const Traffic& t : traffic) {
-      const Key key{traits(t.group).name, t.kind};
+      const Key key{traits(t.group).name, t.kind, t.group == GroupKind::Other ? t.ranks : 0};
       const double share = total > 0 ? static_cast<double>(t.time.value) / total : 0;
       CommunicationRow& row = rows[key];
       auto& mine = per_row[key];
@@ -152,10 +154,11 @@ void add_communication(Prediction& p) {
       row.busiest_link =
           std::ranges::max_element(links, {}, [](const auto& link) { return link.second; })->first;
     }
-    row.bus_bandwidth_gb_per_s = bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks,
-                                               row.traffic.time - row.traffic.waits)
-                                     .value *
-                                 1e-9;
+    row.bus_bandwidth_gb_per_s =
+        bus_bandwidth(row.traffic.kind, {row.traffic.bytes}, row.traffic.ranks,
+                      row.traffic.time - row.traffic.waits)
+            .value *
+        1e-9;
     p.communication.push_back(std::move(row));
   }
 }

@@ -37,11 +37,15 @@ std::string waits_line(const Traffic& t, const Plan& plan) {
 
 std::string contended_line(const CommunicationRow& row, const std::string& link) {
   return fmt::format("  {} {}: {} longer than alone, as others load its links{}\n",
-                     traits(row.traffic.group).name, op_word(row.traffic), seconds(row.contended_s),
+                     group_word(row.traffic), op_word(row.traffic), seconds(row.contended_s),
                      link.empty() ? "" : ", most of all " + link);
 }
 
 }  // namespace
+
+std::string_view group_word(const Traffic& traffic) {
+  return traffic.group == GroupKind::Other ? std::string_view("own") : traits(traffic.group).name;
+}
 
 std::string op_word(const Traffic& traffic) {
   return traffic.kind == OpKind::Send ? "SEND_RECV" : std::string(traits(traffic.kind).name);
@@ -58,7 +62,7 @@ std::string communication_text(const Prediction& p, const Cluster& cluster) {
   if (p.communication.empty()) return "\ncommunication: none, one GPU does it all\n";
   std::size_t width = 6;
   for (const CommunicationRow& row : p.communication) {
-    width = std::max(width, traits(row.traffic.group).name.size());
+    width = std::max(width, group_word(row.traffic).size());
   }
   std::string text = fmt::format(
       "\ncommunication per rank and step\n  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
@@ -69,7 +73,7 @@ std::string communication_text(const Prediction& p, const Cluster& cluster) {
   for (const CommunicationRow& row : p.communication) {
     const Traffic& t = row.traffic;
     text += fmt::format("  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-                        traits(t.group).name, width, op_word(t), t.ranks, t.count, bytes(t.bytes),
+                        group_word(t), width, op_word(t), t.ranks, t.count, bytes(t.bytes),
                         seconds(seconds_of(t.time)), seconds(row.exposed_s),
                         row.bus_bandwidth_gb_per_s, links_of(t, cluster));
     if (t.waits.value > 0) below += waits_line(t, p.plan);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "sim/cluster/cluster.h"
 #include "sim/predict/predict.h"
@@ -10,6 +11,8 @@
 namespace rehearse::sim {
 
 std::string communication_text(const Prediction& prediction, const Cluster& cluster);
+// "dp", "own" for groups of a schedule file: the report key `group`.
+std::string_view group_word(const Traffic& traffic);
 // "ALL_REDUCE", "SEND_RECV": the report key `op`.
 std::string op_word(const Traffic& traffic);
 // "pod": the link that most of what the row was slowed by was lost to; "cores" where a CPU's ranks

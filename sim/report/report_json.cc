@@ -155,7 +155,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   Json rows = Json::array();
   for (const CommunicationRow& row : p.communication) {
     const std::string busiest = busiest_word(row, p, cluster);
-    rows.push_back({{"group", traits(row.traffic.group).name},
+    rows.push_back({{"group", group_word(row.traffic)},
                     {"op", op_word(row.traffic)},
                     {"ranks", row.traffic.ranks},
                     {"count", row.traffic.count},

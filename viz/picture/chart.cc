@@ -138,6 +138,7 @@ Scene chart_scene(const Schedule& schedule, const ComputeTiming& timing, const s
                            .text = "r" + std::to_string(row.value)});
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
       const Op& op = schedule.ops[i];
+      if (!is_compute(op.kind)) continue;  // an exchange, which takes no time here
       const double x = x_of(timing.start[i]), end = x_of(timing.end[i]);
       // A pair is two halves, one above the other.
       const std::size_t parts = op.kind == OpKind::Overlap ? 2 : 1;

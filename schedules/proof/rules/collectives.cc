@@ -3,6 +3,7 @@
 // bytes, in the same order as the others of its communicator.
 #include <algorithm>
 
+#include "schedules/ir/exchange_parts.h"
 #include "schedules/proof/rules/rules.h"
 
 namespace rehearse {
@@ -18,12 +19,17 @@ Bytes largest_bytes(const Schedule& schedule, std::int32_t id) {
   return largest;
 }
 
+// Whether the root alone has the whole array.
+bool differs_at_root(OpKind kind) {
+  return has_root(kind) && is_parted(kind);
+}
+
 // Ranks of one instance of the group that these rows stand for.
 std::int64_t members(const Facts& facts, const Group& group, const std::vector<std::int32_t>& ops) {
   const Schedule& s = facts.schedule;
   std::int64_t ranks = 0;
   for (const std::int32_t op : ops) {
-    const RankClassInfo& row = s.rows[s.row_of({op}).index()];
+    const RankClassInfo row = s.rows.empty() ? RankClassInfo{} : s.rows[s.row_of({op}).index()];
     switch (traits(group.kind).row_members) {
       case RowMembers::Inside:
         ranks += std::min(row.multiplicity, group.size);
@@ -82,7 +88,7 @@ bool check_collectives(const Facts& facts, Report& report) {
           return facts.where(ops[k]) + " meets " + facts.where(lead) +
                  ": members list the same collective of the same group";
         });
-      } else if (largest_bytes(s, ops[k]) != largest_bytes(s, lead)) {
+      } else if (!differs_at_root(op.kind) && largest_bytes(s, ops[k]) != largest_bytes(s, lead)) {
         report.add(ops[k], [&] {
           return facts.where(ops[k]) + " has " + std::to_string(largest_bytes(s, ops[k]).value) +
                  " bytes, " + facts.where(lead) + " has " +
@@ -90,7 +96,7 @@ bool check_collectives(const Facts& facts, Report& report) {
         });
       }
     }
-    if (s.rows.empty()) continue;
+    if (s.rows.empty() && group.kind != GroupKind::Other) continue;
     const std::int64_t there = members(facts, group, ops);
     if (there != group.size) {
       report.add(lead, [&] {

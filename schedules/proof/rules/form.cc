@@ -52,6 +52,15 @@ const char* broken_columns(const Schedule& s) {
   return nullptr;
 }
 
+// Its rows exist, and of an own group they are whole instances.
+bool is_group_there(const Schedule& s, const Group& group) {
+  const auto size = static_cast<std::size_t>(std::max(group.size, 1));
+  if (group.kind == GroupKind::Other && group.rows.size() % size != 0) return false;
+  return std::ranges::all_of(group.rows, [&](RankClass row) {
+    return inside(row, static_cast<std::size_t>(s.num_rows()));
+  });
+}
+
 const char* broken_value(const Schedule& s, const Value& value) {
   if (!inside(value.row, static_cast<std::size_t>(s.num_rows()))) return "lies on no row";
   if (value.bucket && !inside(value.bucket, s.buckets.size())) return "names no bucket";
@@ -144,6 +153,13 @@ bool check_form(const Schedule& s, Report& report, bool& readable) {
     report.add(-1, [&] { return std::string(what); });
     readable = false;
     return true;
+  }
+  for (const Group& group : s.groups) {
+    if (is_group_there(s, group)) continue;
+    report.add(-1, [&] {
+      return "group " + std::string(group.name()) + " lists rows that are not there";
+    });
+    readable = false;
   }
   for (std::size_t v = 0; v < s.values.size(); ++v) {
     if (const char* what = broken_value(s, s.values[v]); what != nullptr) {

@@ -126,8 +126,17 @@ bool same_work(const Op& a, const Op& b) {
          a.slice == b.slice;
 }
 
+// An op that lowering keeps: of stages, and the exchanges of own groups.
+bool is_kept(const Schedule& s, const Op& op) {
+  return is_compute(op.kind) || s.is_on(op, GroupKind::Other);
+}
+
 bool same_op(const Schedule& a, const Op& x, const Schedule& b, const Op& y) {
   if (x.kind != y.kind) return false;
+  if (!is_compute(x.kind)) {
+    return x.instance == y.instance && x.peer == y.peer &&
+           a.group_of(x).name() == b.group_of(y).name();
+  }
   if (x.kind != OpKind::Overlap) return same_work(x, y);
   const auto mine = work_of(a, x), theirs = work_of(b, y);
   return std::ranges::equal(mine, theirs, same_work);
@@ -154,9 +163,9 @@ bool check_lowering(const Facts& facts, Report& report) {
     bool same = true;
     for (std::size_t i = s.first_op(row); same && i < s.first_op({row.value + 1}); ++i) {
       const Op& op = s.ops[i];
-      if (!is_compute(op.kind) || (op.kind == OpKind::Recompute && !has_recompute)) continue;
+      if (!is_kept(s, op) || (op.kind == OpKind::Recompute && !has_recompute)) continue;
       if (part != nullptr && op.segment_end >= 0 && same_work(*part, op)) continue;
-      while (next < end && !is_compute(order->ops[static_cast<std::size_t>(next)].kind)) ++next;
+      while (next < end && !is_kept(*order, order->ops[static_cast<std::size_t>(next)])) ++next;
       same = next < end && same_op(s, op, *order, order->ops[static_cast<std::size_t>(next)]);
       part = op.segment_end >= 0 ? &op : nullptr;
       if (!same) {
@@ -168,7 +177,7 @@ bool check_lowering(const Facts& facts, Report& report) {
       }
       ++next;
     }
-    while (same && next < end && !is_compute(order->ops[static_cast<std::size_t>(next)].kind))
+    while (same && next < end && !is_kept(*order, order->ops[static_cast<std::size_t>(next)]))
       ++next;
     if (same && next < end) {
       report.add(-1, [&] {

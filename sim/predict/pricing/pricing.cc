@@ -228,18 +228,18 @@ class Pricer {
     std::int64_t bytes = payload.value;
     // A parameter server receives every replica's gradients, and sends every replica the
     // parameters: all of it through the links of one GPU (Li et al., OSDI 2014).
-    if (!on_workers() && plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+    if (!on_workers() && op.bucket && plan_.has_parameter_server() &&
         (kind == OpKind::Reduce || kind == OpKind::Broadcast)) {
       kind = kind == OpKind::Reduce ? OpKind::Gather : OpKind::Scatter;
       bytes *= shape.ranks;
     }
     OpKind sent = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
     CollectiveCost cost;
-    if (kind == OpKind::ReduceScatter &&
+    if (kind == OpKind::ReduceScatter && op.bucket &&
         plan_.runtime.gradient_reduction == GradientReduction::AllReduceFp32) {
       sent = OpKind::AllReduce;
       cost = whole_fp32_sum(payload, shape);
-    } else if (kind == OpKind::ReduceScatter &&
+    } else if (kind == OpKind::ReduceScatter && op.bucket &&
                plan_.runtime.gradient_reduction == GradientReduction::AllReduce) {
       sent = OpKind::AllReduce;
       cost = collective_cost(sent, payload, shape, network_);

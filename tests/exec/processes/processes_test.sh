@@ -43,6 +43,15 @@ layout 2 4 context_parallel=2 pipeline_parallel=2 schedule=seq_zb_h1 sequence_sl
 layout 2 2 pipeline_parallel=2 schedule=seq_zb_h1 sequence_slices=2
 layout 4 8 pipeline_parallel=2 tensor_parallel=2 data_parallel=2 sequence_parallel=true schedule=1f1b zero_stage=3
 
+# Collectives of a file's own groups: who holds what, and the losses, whatever carries them.
+for processes in 1 2 4; do
+  "$rehearse" run scenarios/collectives-4.json --steps 1 --processes "$processes" --json >"$work/held.$processes.json" ||
+    fail "collectives-4 in $processes processes"
+  sed -n '/"exchanges"/,/^  \]/p;/"losses"/,/\]/p' "$work/held.$processes.json" >"$work/held.$processes"
+  [ "$(grep -c '"before"' "$work/held.$processes")" -eq 36 ] || fail "collectives-4: exchanges are missing"
+  cmp -s "$work/held.1" "$work/held.$processes" || fail "collectives-4: $processes processes hold something else"
+done
+
 # Checkpoints: written by four processes, read by two, bit for bit as if never interrupted.
 scenario "$work/s.json" 4
 plan="--set plan.pipeline_parallel=2 --set plan.data_parallel=2 --set plan.zero_stage=1"

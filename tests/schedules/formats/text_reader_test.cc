@@ -48,10 +48,10 @@ TEST(OpText, WhatIsNotAnOpToTheLastCharacterIsRefusedWithItsColumn) {
            {"2FORWARD0", "column 3: expected a micro-batch number, found \"ORWARD0\""},
            {"2X0",
             "column 2: expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
-            "RESHARD, REDUCE_GRAD or OPTIMIZER_STEP, found \"X0\""},
+            "RESHARD, REDUCE_GRAD, OPTIMIZER_STEP or a collective, found \"X0\""},
            {"2SEND0",
             "column 2: expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
-            "RESHARD, REDUCE_GRAD or OPTIMIZER_STEP, found \"SEND0\""},
+            "RESHARD, REDUCE_GRAD, OPTIMIZER_STEP or a collective, found \"SEND0\""},
            {"0UNSHARD3", "column 9: unexpected \"3\""},
            {"99999999999F0", "column 1: a stage number is larger than 99999999"},
            {"0F999999999999999999999", "column 3: a micro-batch number is larger than 99999999"},

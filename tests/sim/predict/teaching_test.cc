@@ -48,6 +48,26 @@ TEST(Teaching, OverlappedReductionBeatsOneGpuForAll) {
   EXPECT_LT(predicted("dp-ddp").step_s, predicted("dp-parameter-server").step_s);
 }
 
+// Of one array: an all-reduce is its two halves, and a root's port holds up a scatter as long as
+// all ports together an all-to-all, which moves four times as much.
+TEST(Teaching, TheSevenCollectivesCostWhatTheirLinksDo) {
+  const Prediction p = predicted("collectives-4");
+  const auto time = [&](OpKind kind, std::int32_t ranks) {
+    const auto row = std::ranges::find_if(p.communication, [&](const CommunicationRow& one) {
+      return one.traffic.group == GroupKind::Other && one.traffic.kind == kind &&
+             one.traffic.ranks == ranks;
+    });
+    EXPECT_NE(row, p.communication.end());
+    return row == p.communication.end() ? 0.0 : static_cast<double>(row->traffic.time.value);
+  };
+  const double halves = time(OpKind::ReduceScatter, 4) + time(OpKind::AllGather, 4);
+  EXPECT_NEAR(time(OpKind::AllReduce, 4), halves, 0.3 * halves);
+  EXPECT_NEAR(time(OpKind::Scatter, 4), time(OpKind::AllToAll, 4), 0.3 * time(OpKind::AllToAll, 4));
+  EXPECT_NEAR(time(OpKind::Gather, 4), time(OpKind::Scatter, 4), 1);
+  EXPECT_LT(time(OpKind::AllReduce, 2), time(OpKind::AllReduce, 4));
+  for (const OpKind kind : {OpKind::Broadcast, OpKind::Reduce}) EXPECT_GT(time(kind, 4), 0);
+}
+
 TEST(Teaching, NaiveModelParallelIdlesThreeQuarters) {
   EXPECT_NEAR(predicted("pipeline-naive").bubble_ratio(), 0.75, 0.02);
 }
