@@ -47,8 +47,8 @@ has "attention's tests: .*PASSED"
 build=${BUILD:-build/release}
 REHEARSE_ROOT=$work/nowhere "$build/bin/cuda_emulated_test" >"$work/said" 2>&1
 [ $? = 2 ] && grep -q "nowhere: the tests' data" "$work/said" || fail "tests without data: $(tail -1 "$work/said")"
-mkdir -p "$work/build/bin" "$work/build/tests"
-ln -s "$(realpath "$build/tests/cuda_double")" "$work/build/tests/cuda_double"
+mkdir -p "$work/build/bin"
+ln -s "$(realpath "$build/bin/rehearse_on_cuda_double")" "$work/build/bin/"
 for code in 2 1 139; do
   printf '#!/bin/sh\necho "the trial says $REHEARSE_ROOT"\nexit %s\n' $code >"$work/build/bin/cuda_emulated_test"
   chmod +x "$work/build/bin/cuda_emulated_test"

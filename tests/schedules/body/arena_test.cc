@@ -101,6 +101,7 @@ TEST(Arena, OfShippedScenariosIsWhatAScanGives) {
       Result<Scenario> read = read_scenario(file.path().string(), options);
       if (!read || read.value().plan.micro_batch_auto) continue;  // a search space
       if (read.value().plan.microbatches() > 64 && times > 1) continue;
+      if (read.value().plan.schedule.starts_with("file:") && times > 1) continue;  // of as many
       options.overrides.push_back("plan.global_batch=" +
                                   std::to_string(times * read.value().plan.global_batch));
       read = read_scenario(file.path().string(), options);
