@@ -36,11 +36,18 @@ Result<Entry> model(const std::string& id) {
   if (!read) return read.error();
   const Transformer& m = read.value().model;
   const std::int64_t parameters = total_parameters(m);
+  const bool executed = std::ranges::none_of(
+      read.value().use.unperformed, [](const Unperformed& key) { return key.key == "model_type"; });
   return Entry{
       id,
-      fmt::format("{:.4g} billion parameters, {} layers of {}, {} tokens of vocabulary",
-                  static_cast<double>(parameters) * 1e-9, m.layers, m.hidden, m.vocabulary),
-      {{"parameters", parameters}, {"layers", m.layers}, {"hidden_size", m.hidden}}};
+      fmt::format("{:.4g} billion parameters, {} layers of {}, {} tokens of vocabulary; {}: {}",
+                  static_cast<double>(parameters) * 1e-9, m.layers, m.hidden, m.vocabulary,
+                  m.model_type, executed ? "priced, executed" : "priced"),
+      {{"parameters", parameters},
+       {"layers", m.layers},
+       {"hidden_size", m.hidden},
+       {"model_type", m.model_type},
+       {"executed", executed}}};
 }
 
 Result<Entry> cluster(const std::string& id) {

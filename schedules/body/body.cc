@@ -5,8 +5,18 @@
 
 #include "schedules/body/framework/body_framework.h"
 #include "schedules/body/own/body_rehearse.h"
+#include "schedules/model/layer_mix.h"
 
 namespace rehearse {
+
+namespace {
+
+// Whose last layer a prediction layer is like.
+const Transformer& of_prediction(const Transformer& model) {
+  return variant(model, variant_of(model, model.layers));
+}
+
+}  // namespace
 
 SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment) {
   switch (segment.kind) {
@@ -21,6 +31,50 @@ SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment)
   return model.has_experts(segment.layer) ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer;
 }
 
+std::size_t segment_class(const Transformer& model, const SegmentInfo& segment) {
+  const SegmentShape shape = segment_shape(model, segment);
+  const bool of_layers = shape == SegmentShape::DenseLayer || shape == SegmentShape::ExpertLayer;
+  const std::int32_t of = of_layers ? variant_of(model, segment.layer) : -1;
+  return of < 0 ? static_cast<std::size_t>(shape) : kNumSegmentShapes + static_cast<std::size_t>(of);
+}
+
+std::size_t segment_classes(const Transformer& model) {
+  return kNumSegmentShapes + static_cast<std::size_t>(variants(model));
+}
+
+std::optional<SegmentInfo> segment_of_class(const Transformer& model, std::size_t index) {
+  if (index == static_cast<std::size_t>(SegmentShape::Embedding)) {
+    return SegmentInfo{SegmentKind::Embedding, -1};
+  }
+  if (index == static_cast<std::size_t>(SegmentShape::Head)) {
+    return SegmentInfo{SegmentKind::Head, -1};
+  }
+  if (index == static_cast<std::size_t>(SegmentShape::PredictionLayer)) {
+    if (model.prediction_layers == 0) return {};
+    return SegmentInfo{SegmentKind::Layer, static_cast<std::int32_t>(model.layers)};
+  }
+  for (std::int32_t layer = 0; layer < model.layers; ++layer) {
+    const SegmentInfo segment{SegmentKind::Layer, layer};
+    if (segment_class(model, segment) == index) return segment;
+  }
+  return {};
+}
+
+std::vector<std::pair<SegmentInfo, std::int64_t>> layers_by_class(const Transformer& model) {
+  std::vector<std::pair<SegmentInfo, std::int64_t>> found;
+  std::vector<std::size_t> place(segment_classes(model), 0);  // in `found`, from 1
+  for (std::int32_t layer = 0; layer < model.layers; ++layer) {
+    const SegmentInfo segment{SegmentKind::Layer, layer};
+    std::size_t& at = place[segment_class(model, segment)];
+    if (at == 0) {
+      found.emplace_back(segment, 0);
+      at = found.size();
+    }
+    ++found[at - 1].second;
+  }
+  return found;
+}
+
 bool rotates(const Transformer& model, const SegmentInfo& segment) {
   if (segment.kind != SegmentKind::Layer || model.positions != PositionKind::Rope) return true;
   return model.rotates(std::min<std::int64_t>(segment.layer, model.layers - 1));
@@ -30,21 +84,30 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
                      std::int32_t slice) {
   const SegmentShape shape = segment_shape(model, segment);
   const bool prediction = shape == SegmentShape::PredictionLayer;
+  const bool has_experts =
+      prediction ? of_prediction(model).has_experts(of_prediction(model).layers - 1)
+                 : shape == SegmentShape::ExpertLayer;
   std::optional<Reach> reach;
   if (segment.kind == SegmentKind::Layer) {
-    reach = model.reach(prediction ? model.layers - 1 : segment.layer);
+    reach = prediction ? of_prediction(model).reach(of_prediction(model).layers - 1)
+                       : model.reach(segment.layer);
   }
   return {.segment = segment.kind,
-          .experts =
-              prediction ? model.has_experts(model.layers - 1) : shape == SegmentShape::ExpertLayer,
+          .experts = has_experts,
           .direction = direction,
           .slice = slice,
           .prediction = prediction,
           .reach = reach,
-          .rotates = rotates(model, segment)};
+          .rotates = rotates(model, segment),
+          .variant = segment.kind == SegmentKind::Layer ? variant_of(model, segment.layer) : -1};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {
+  if (shape.variant >= 0) {
+    BodyShape own = shape;
+    own.variant = -1;
+    return make_body({variant(layout.model, shape.variant), layout.plan}, own);
+  }
   return layout.plan.runtime.performer().own_kernels ? make_rehearse_body(layout, shape)
                                                      : make_framework_body(layout, shape);
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "schedules/body/kernel.h"
@@ -100,6 +101,8 @@ struct Node {
   bool first = false;       // of the parts
   // Collective of our executor: the nodes before this one may run while it is under way; -1: none.
   std::int32_t until = -1;
+  std::int64_t serial = 0;  // Scan: steps that follow one another, each with its own delay
+  double rate = 1;          // and the share of the architecture's rate of scans that it reaches
   std::int32_t launches = 1;                // kernels the host issues
   std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
   std::string_view name;                    // for people, static: "gemm qkv + bias"
@@ -154,6 +157,7 @@ struct BodyShape {
   bool prediction = false;  // a layer that predicts a further token
   std::optional<Reach> reach{};  // of the layer; none: the mean over the layers
   bool rotates = true;           // its queries and keys; false: where other layers' do, not its
+  std::int32_t variant = -1;     // of a mixed model's layers; -1: the model itself
   auto operator<=>(const BodyShape&) const = default;
 };
 // A segment of the model. Prediction layers are segments behind its last layer: the i-th is
@@ -161,6 +165,14 @@ struct BodyShape {
 BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
                      std::int32_t slice = -1);
 SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment);
+// Segments that are alike have one class: their shape, or behind the shapes one for each variant of
+// a mixed model's layers. Layers that do not rotate are not told apart.
+std::size_t segment_class(const Transformer& model, const SegmentInfo& segment);
+std::size_t segment_classes(const Transformer& model);
+// A segment of the class; none: the model has no such segment.
+std::optional<SegmentInfo> segment_of_class(const Transformer& model, std::size_t index);
+// The first layer of every class that has any, and how many it has.
+std::vector<std::pair<SegmentInfo, std::int64_t>> layers_by_class(const Transformer& model);
 // False: a layer whose queries and keys do not rotate, in a model where those of others do.
 bool rotates(const Transformer& model, const SegmentInfo& segment);
 

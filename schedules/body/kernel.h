@@ -35,6 +35,8 @@ enum class NodeKind : std::uint8_t {
   Permute,       // rows in another order, to experts and back
   Dispatch,      // rows to the ranks of their experts: an all-to-all by what the router says
   Combine,       // and back
+  Scan,          // of a state over the sequence, chunk by chunk
+  Convolution,   // of a few tokens, each column for itself
 };
 enum class GemmRole : std::uint8_t { None, Forward, InputGradient, WeightGradient };
 
@@ -127,8 +129,11 @@ enum class Kernel : std::uint8_t {
   Combine,
   DispatchWeights,  // the router's, beside the tokens
   CombineWeights,   // their gradients back
+  // Of layer kinds (schedules/model/kinds), which frameworks alone have.
+  Scan,
+  Convolution,
 };
-inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::CombineWeights) + 1;
+inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::Convolution) + 1;
 
 // The pass that a GPU makes of a node and the one before it (docs/cuda.md).
 enum class FusedWith : std::uint8_t {
@@ -238,6 +243,8 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::Combine, N::Combine},
       {K::DispatchWeights, N::AllToAll},
       {K::CombineWeights, N::AllToAll},
+      {K::Scan, N::Scan},
+      {K::Convolution, N::Convolution},
   }};
 }();
 constexpr const KernelTraits& traits_of(Kernel kernel) {

@@ -67,7 +67,9 @@ std::int64_t rows_of_block(const ModelPart& part, std::size_t block, std::int64_
   const std::int64_t rows = part.blocks[block];
   const std::int64_t together = rows == part.out ? part.matrices : 1;  // whose rows take turns
   if (part.head_rows == 0 || block == 0) return divide_up(rows / together, t) * together;
-  return std::max<std::int64_t>(rows / part.head_rows / t, 1) * part.head_rows;
+  const bool values = part.value_rows > 0 && block == 2;
+  const std::int64_t head = values ? part.value_rows : part.head_rows;
+  return std::max<std::int64_t>(rows / head / t, 1) * head;
 }
 
 std::int64_t rows_of_rank(const ModelPart& part, std::int64_t t) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "schedules/model/dialects/hf_dialects.h"
+#include "schedules/model/kinds/mapping.h"
 #include "schedules/model/layer_config.h"
 #include "schedules/model/model_keys.h"
 #include "schedules/model/rope_config.h"
@@ -203,11 +204,15 @@ std::span<const std::string_view> known_model_types() {
 
 namespace {
 
+bool is_known(std::string_view model_type) {
+  return find_dialect(model_type) != nullptr || is_mapped(model_type);
+}
+
 // The language model of a file that describes several (gemma3: text_config beside vision_config);
 // nullptr where the file is of one model.
 const JsonValue* language_model(const JsonValue& object) {
   const JsonValue* type = object.given("model_type");
-  if (type != nullptr && type->is(JsonKind::String) && find_dialect(type->text)) return nullptr;
+  if (type != nullptr && type->is(JsonKind::String) && is_known(type->text)) return nullptr;
   const JsonValue* text = object.given("text_config");
   return text != nullptr && text->is(JsonKind::Object) ? text : nullptr;
 }
@@ -247,11 +252,30 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
     return file;
   }
   const Dialect* dialect = find_dialect(type->text);
+  if (dialect == nullptr && is_mapped(type->text)) {
+    const Result<Mapping> mapping = read_mapping(type->text);
+    if (!mapping) {
+      report.fail(type->line, join_key(key, "model_type"), mapping.error().message);
+      return file;
+    }
+    if (mapping.value().as().empty()) {
+      MappedModel read = read_mapped(mapping.value(), object, name, key, report);
+      file.model = std::move(read.model);
+      file.use = std::move(read.use);
+      if (report.ok()) check_size(ConfigReader(object, key, {}, report), file.model);
+      return file;
+    }
+    dialect = find_dialect(mapping.value().as());
+  }
   if (dialect == nullptr) {
-    report.fail(
-        type->line, join_key(key, "model_type"),
-        json_excerpt(type->text) + " is not known" + what_is_known(type->text, known_model_types()),
-        true);
+    std::vector<std::string_view> known(known_model_types().begin(), known_model_types().end());
+    known.insert(known.end(), mapped_types().begin(), mapped_types().end());
+    const std::string near = nearest_family(object);
+    report.fail(type->line, join_key(key, "model_type"),
+                json_excerpt(type->text) + " is not known" +
+                    (near.empty() ? what_is_known(type->text, known)
+                                  : "; its other keys are most like those of " + near),
+                true);
     return file;
   }
   check_dialect_keys(object, *dialect, key, report);

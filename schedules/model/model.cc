@@ -8,6 +8,8 @@
 #include <cmath>
 
 #include "schedules/model/attention_keys.h"
+#include "schedules/model/kinds/layer_kind.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/model/parts.h"
 
 namespace rehearse {
@@ -25,6 +27,15 @@ std::int64_t elements_with(const std::vector<ModelPart>& parts, std::int64_t exp
 template <class Number>
 std::int64_t over_layers(const Transformer& model, Number number) {
   std::int64_t sum = 0;
+  if (variants(model) > 0) {  // of each variant the first layer stands for all
+    std::vector<std::int64_t> of_variant(static_cast<std::size_t>(variants(model)), -1);
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      std::int64_t& known = of_variant[static_cast<std::size_t>(variant_of(model, layer))];
+      if (known < 0) known = number(layer);
+      sum += known;
+    }
+    return sum;
+  }
   for (const bool with : {false, true}) {
     std::int64_t layers = 0;
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
@@ -59,11 +70,26 @@ std::int64_t of_expert_layer(const Transformer& model, Wanted wanted) {
   return elements_with(parts, 1);
 }
 
+// Operations of kernels that are no products, in multiply-adds per token: of scans and convolutions.
+double kernel_work(const Transformer& model, std::int64_t sequence_length) {
+  double work = 0;
+  for (const BoundKind& mixer : mixers_of(model)) {
+    const KindPlan plan{.tokens = sequence_length, .sequence = sequence_length};
+    double products = 0;
+    for (const ModelPart& part : parts_of(mixer)) {
+      if (part.use == PartUse::Product) products += static_cast<double>(part.elements());
+    }
+    work += forward_flops(mixer, plan) / static_cast<double>(2 * sequence_length) - products;
+  }
+  return work;
+}
+
 // Widths of the two attention products together: scores over q.k, and probabilities times v.
 double attention_width(const Transformer& model) {
   const LatentAttention& m = model.latent;
   const std::int64_t per_head =
-      m.used() ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim : 2 * model.head_dim;
+      m.used() ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim
+               : model.head_dim + model.value_dim();
   return static_cast<double>(model.heads * per_head);
 }
 
@@ -87,6 +113,26 @@ double keys_of_layers(const Transformer& model, std::int64_t layers, std::int64_
   return keys;
 }
 
+// What layers multiply beside their weights, per token: attention's two products and what else a
+// mixed model's layers scan.
+double core_work(const Transformer& model, std::int64_t layers, std::int64_t sequence_length,
+                 bool causal) {
+  if (variants(model) == 0 && mixers_of(model).empty()) {
+    return attention_width(model) * keys_of_layers(model, layers, sequence_length, causal);
+  }
+  const auto s = static_cast<double>(sequence_length);
+  double work = 0;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const Transformer& of = variant(model, variant_of(model, layer));
+    work += kernel_work(of, sequence_length);
+    if (!of.has_attention) continue;
+    const Reach reach = layer < model.layers ? model.reach(layer) : of.reach(0);
+    work += attention_width(of) *
+            (causal ? attention_pairs(reach, sequence_length) : squared_pairs(reach, s)) / s;
+  }
+  return work;
+}
+
 // N of the short conventions: parameters that a token is multiplied with. Tables that are only
 // looked up are left out; a tied table is also the head's matrix, so it stays.
 double multiplied_parameters(const Transformer& model) {
@@ -98,6 +144,13 @@ double multiplied_parameters(const Transformer& model) {
 }  // namespace
 
 bool Transformer::has_dense_layers() const {
+  if (const std::int32_t count = variants(*this); count > 0) {
+    for (std::int32_t i = 0; i < count; ++i) {
+      const Transformer& of = variant(*this, i);
+      if (of.has_mlp && (of.experts.count == 0 || of.experts.beside_mlp)) return true;
+    }
+    return false;
+  }
   return experts.count == 0 || std::ranges::find(experts.layers, false) != experts.layers.end();
 }
 
@@ -190,7 +243,7 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
     case FlopsConvention::Palm:  // 12 L a d s per token: 2 FLOPs, 2 products, 3 passes
       return 6.0 * tokens *
              (multiplied_parameters(model) +
-              attention_width(model) * keys_of_layers(model, model.layers, sequence_length, false));
+              core_work(model, model.layers, sequence_length, false));
     case FlopsConvention::Megatron:
     case FlopsConvention::MegatronCausal:
       break;
@@ -208,8 +261,7 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
   // Forward once, backward twice; 2 FLOPs per multiply-add.
   const std::int64_t layers = model.layers + model.prediction_layers;
   return 3.0 * 2.0 * tokens *
-         (weights +
-          attention_width(model) * keys_of_layers(model, layers, sequence_length, causal));
+         (weights + core_work(model, layers, sequence_length, causal));
 }
 
 }  // namespace rehearse

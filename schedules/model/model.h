@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,9 @@ struct Experts {
   // gpt_oss: (up + 1) gate sigmoid(alpha gate), gate clamped from above, up on both sides, whose
   // rows take turns in the first matrix; 0: the model's own activation.
   double glu_limit = 0, glu_alpha = 1;
+  // Routed experts read and write so many columns, between one projection down and one up; 0: h.
+  std::int64_t latent = 0;
+  bool beside_mlp = false;  // the layer has the dense MLP too, and adds both (gemma 4)
   bool operator==(const Experts&) const = default;
 };
 
@@ -74,6 +78,15 @@ struct Reach {
   std::int64_t window = 0;  // its own key and window - 1 before it; 0: all
   std::int64_t chunk = 0;   // those of its own chunk of so many positions; 0: all
   auto operator<=>(const Reach&) const = default;
+};
+
+// What layers are made of where they differ by more than experts, windows and rotation, or where
+// they are not attention and an MLP alone (layer_mix.h). Copies share it.
+struct LayerMix;
+struct Mix {
+  std::shared_ptr<const LayerMix> layers;  // null: every layer is as the model says
+  explicit operator bool() const { return layers != nullptr; }
+  bool operator==(const Mix& other) const;  // layer_mix.cc
 };
 
 struct Transformer {
@@ -101,6 +114,10 @@ struct Transformer {
   bool embedding_norm = false;        // bloom: LayerNorm after the embedding
   bool attention_sinks = false;       // gpt_oss: one learned logit per head
   bool parallel_residual = false;     // gpt_neox: attention and MLP read the same input
+  bool one_norm = false;              // cohere2: and of one norm
+  bool has_attention = true, has_mlp = true;  // false: a layer lacks the block, with its norms
+  bool attention_gate = false;  // qwen3_next: what heads give, times the sigmoid of as many columns
+  bool keys_are_values = false;       // gemma 4: no product of values
   bool norm_is_residual = false;      // bloom may: what joins a block's result is its normed input
   bool tied_embedding = true;
   bool scaled_embedding = false;          // gemma: rows of the table times sqrt(h)
@@ -124,10 +141,12 @@ struct Transformer {
   std::int64_t padding_token = -1;  // its row of the table learns nothing from the input; -1: none
   DropoutRates dropouts{};
   LatentAttention latent;
+  std::int64_t value_head_dim = 0;  // columns of a head's values; 0: head_dim
   Experts experts;
   // Layers that predict further tokens (DeepSeek-V3, arXiv 2412.19437, section 2.2): beside
   // `layers`
   std::int64_t prediction_layers = 0;
+  Mix mix;
 
   bool has_experts(std::int64_t layer) const {
     return experts.count > 0 &&
@@ -135,7 +154,10 @@ struct Transformer {
   }
   bool has_dense_layers() const;
   // Columns of a head's values, and of its output.
-  std::int64_t value_dim() const { return latent.used() ? latent.v_head_dim : head_dim; }
+  std::int64_t value_dim() const {
+    if (latent.used()) return latent.v_head_dim;
+    return value_head_dim > 0 ? value_head_dim : head_dim;
+  }
   // Columns of a head's queries and keys of which a share rotates.
   std::int64_t rotary_head_dim() const {
     return latent.used() ? latent.qk_rope_head_dim : head_dim;

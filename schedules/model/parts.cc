@@ -2,7 +2,11 @@
 #include "schedules/model/parts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+
+#include "schedules/model/kinds/layer_kind.h"
+#include "schedules/model/layer_mix.h"
 
 namespace rehearse {
 namespace {
@@ -57,15 +61,19 @@ void add_latent(const Transformer& model, std::vector<ModelPart>& parts) {
 
 void add_heads(const Transformer& model, std::vector<ModelPart>& parts) {
   const std::int64_t d = model.head_dim, query = model.heads * d, key = model.kv_heads * d;
+  const std::int64_t v = model.value_dim(), value = model.keys_are_values ? 0 : model.kv_heads * v;
+  // A gate's rows stand with the queries'.
+  const std::int64_t first = query + (model.attention_gate ? model.heads * v : 0);
   const auto of_heads = [&](ModelPart part) {
-    part.blocks = {query, key, key};
+    part.blocks = {first, key, value};
     part.head_rows = d;
+    if (v != d) part.value_rows = v;
     return part;
   };
-  parts.push_back(
-      of_heads(matrix(Role::Qkv, "qkv.weight", query + 2 * key, model.hidden, Cut::Rows)));
+  const std::int64_t rows = first + key + value;
+  parts.push_back(of_heads(matrix(Role::Qkv, "qkv.weight", rows, model.hidden, Cut::Rows)));
   if (model.qkv_bias) {
-    parts.push_back(of_heads(bias_of(Role::Qkv, "qkv.bias", query + 2 * key, Cut::Rows)));
+    parts.push_back(of_heads(bias_of(Role::Qkv, "qkv.bias", rows, Cut::Rows)));
   }
   if (model.query_key_norm) {
     for (const auto& [role, name] :
@@ -117,6 +125,7 @@ void add_mlp(const Transformer& model, std::vector<ModelPart>& parts) {
 void add_experts(const Transformer& model, std::vector<ModelPart>& parts) {
   const Experts& experts = model.experts;
   const std::int64_t h = model.hidden, f = experts.ffn_hidden, shared = experts.shared_ffn_hidden;
+  const std::int64_t row = experts.latent > 0 ? experts.latent : h;
   const bool together = experts.glu_limit > 0;
   const auto routed = [&](ModelPart part) {
     part.expert = true;
@@ -125,13 +134,17 @@ void add_experts(const Transformer& model, std::vector<ModelPart>& parts) {
   };
   parts.push_back(matrix(Role::Router, "router.weight", experts.count, h, Cut::None));
   if (experts.bias) parts.push_back(bias_of(Role::Router, "router.bias", experts.count));
+  if (experts.latent > 0) {
+    parts.push_back(matrix(Role::None, "latent.down.weight", row, h, Cut::None));
+    parts.push_back(matrix(Role::None, "latent.up.weight", h, row, Cut::None));
+  }
   parts.push_back(routed(
-      up_of(model, matrix(Role::ExpertUp, "experts.up.weight", 0, h, Cut::Rows), f, together)));
-  parts.push_back(routed(matrix(Role::ExpertDown, "experts.down.weight", h, f, Cut::Columns)));
+      up_of(model, matrix(Role::ExpertUp, "experts.up.weight", 0, row, Cut::Rows), f, together)));
+  parts.push_back(routed(matrix(Role::ExpertDown, "experts.down.weight", row, f, Cut::Columns)));
   if (experts.bias) {
     parts.push_back(routed(
         up_of(model, bias_of(Role::ExpertUp, "experts.up.bias", 0, Cut::Rows), f, together)));
-    parts.push_back(routed(bias_of(Role::ExpertDown, "experts.down.bias", h)));
+    parts.push_back(routed(bias_of(Role::ExpertDown, "experts.down.bias", row)));
   }
   if (shared == 0) return;
   parts.push_back(
@@ -142,19 +155,35 @@ void add_experts(const Transformer& model, std::vector<ModelPart>& parts) {
   }
 }
 
-void add_layer(const Transformer& model, std::int64_t layer, std::vector<ModelPart>& parts) {
+void add_mixer(const Transformer& model, std::vector<ModelPart>& parts) {
   const bool before = model.norm_placement != NormPlacement::After;
   const bool after = model.norm_placement != NormPlacement::Before;
   if (before) add_norm(model, Role::Norm1, "norm1.weight", "norm1.bias", parts);
-  add_attention(model, parts);
+  if (model.has_attention) add_attention(model, parts);
+  for (const BoundKind& mixer : mixers_of(model)) {
+    std::ranges::move(parts_of(mixer), std::back_inserter(parts));
+  }
   if (after) add_norm(model, Role::OutNorm1, "out_norm1.weight", "out_norm1.bias", parts);
+}
+
+void add_feed_forward(const Transformer& model, std::int64_t layer,
+                      std::vector<ModelPart>& parts) {
+  const bool before = model.norm_placement != NormPlacement::After && !model.one_norm;
+  const bool after = model.norm_placement != NormPlacement::Before;
   if (before) add_norm(model, Role::Norm2, "norm2.weight", "norm2.bias", parts);
-  if (model.has_experts(layer)) {
-    add_experts(model, parts);
-  } else {
-    add_mlp(model, parts);
+  const bool experts = model.has_experts(layer), mlp = !experts || model.experts.beside_mlp;
+  if (experts) add_experts(model, parts);
+  if (mlp) add_mlp(model, parts);
+  for (const ExtraVector& extra : extra_of(model)) {
+    if (extra.of_experts ? !experts : !mlp) continue;
+    parts.push_back(vector(Role::None, extra.name, extra.elements, PartUse::Vector));
   }
   if (after) add_norm(model, Role::OutNorm2, "out_norm2.weight", "out_norm2.bias", parts);
+}
+
+void add_layer(const Transformer& model, std::int64_t layer, std::vector<ModelPart>& parts) {
+  if (has_mixer(model)) add_mixer(model, parts);
+  if (model.has_mlp) add_feed_forward(model, layer, parts);
 }
 
 }  // namespace
@@ -176,7 +205,9 @@ std::vector<ModelPart> embedding_parts(const Transformer& model) {
 
 std::vector<ModelPart> layer_parts(const Transformer& model, std::int64_t layer) {
   std::vector<ModelPart> parts;
+  const std::int32_t of = variant_of(model, layer);
   if (layer < model.layers) {
+    if (of >= 0) return layer_parts(variant(model, of), 0);
     add_layer(model, layer, parts);
     return parts;
   }
@@ -186,7 +217,8 @@ std::vector<ModelPart> layer_parts(const Transformer& model, std::int64_t layer)
   add_norm(model, Role::None, "prediction.hidden_norm.weight", "prediction.hidden_norm.bias",
            parts);
   parts.push_back(matrix(Role::None, "prediction.projection.weight", h, 2 * h, Cut::Rows));
-  add_layer(model, model.layers - 1, parts);
+  const Transformer& like = variant(model, of);
+  add_layer(like, like.layers - 1, parts);
   add_norm(model, Role::None, "prediction.final_norm.weight", "prediction.final_norm.bias", parts);
   return parts;
 }

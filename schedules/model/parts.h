@@ -35,14 +35,16 @@ struct ModelPart {
   std::int64_t out = 0, in = 1;
   // Blocks of `out`, each cut for itself: queries, keys, values; gate and up. Rows of gate and up
   // that take turns (gpt_oss) are one block.
-  std::array<std::int64_t, 3> blocks{};
+  std::array<std::int64_t, 6> blocks{};
   std::int64_t matrices = 1;  // that stand in one: 2 where gate and up do
   std::int64_t copies = 1;    // of routed experts
   // Rows of one key/value head; 0: no heads. A rank has one head at least of every block but the
   // first: where heads are fewer than ranks, several hold the same ones.
   std::int64_t head_rows = 0;
+  std::int64_t value_rows = 0;  // of a head in the last block, where these are others; 0: head_rows
   // Every rank has the part whole, and the gradient of its own heads alone.
   bool of_own_heads = false;
+  bool muon = true;  // a product that Muon orthogonalizes, where it does any
 
   // Takes weight decay even where only matrices do.
   bool matrix() const { return use == PartUse::Product || use == PartUse::Lookup; }

@@ -32,24 +32,23 @@ Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied, bool folds,
   return sums;
 }
 
-// segment_parameters, once for each shape of segment: it is the same for all dense layers, and for
+// segment_parameters, once for each class of segments: it is the same for all dense layers, and for
 // all with experts. Prediction layers are few, and the first may have a table.
 class TensorLists {
  public:
   explicit TensorLists(const Layout& layout) : layout_(layout) {}
 
   const std::vector<ParameterTensor>& of(const SegmentInfo& segment) {
-    const SegmentShape shape = segment_shape(layout_.model, segment);
-    const std::int64_t number =
-        shape == SegmentShape::PredictionLayer ? segment.layer - layout_.model.layers : 0;
-    std::vector<ParameterTensor>& list = lists_[{shape, number}];
+    const bool prediction = segment_shape(layout_.model, segment) == SegmentShape::PredictionLayer;
+    const std::int64_t number = prediction ? segment.layer - layout_.model.layers : 0;
+    std::vector<ParameterTensor>& list = lists_[{segment_class(layout_.model, segment), number}];
     if (list.empty()) list = segment_parameters(layout_, segment.kind, segment.layer);
     return list;
   }
 
  private:
   const Layout& layout_;
-  std::map<std::pair<SegmentShape, std::int64_t>, std::vector<ParameterTensor>> lists_;
+  std::map<std::pair<std::size_t, std::int64_t>, std::vector<ParameterTensor>> lists_;
 };
 
 // A, B, ..., Z, AA, ... without E, H, T, the buckets of embedding, head and tied table, and L,

@@ -60,7 +60,7 @@ struct Draft {
   const Schedule& order;  // L0
   Estimates estimates;
   std::int64_t layer_forward = 0;  // what a layer's forward takes, estimated or priced [ns]
-  std::array<std::int64_t, kNumSegmentShapes> kept{};
+  std::vector<std::int64_t> kept{};
   BodyTable bodies;
   Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`
   // Buckets of a segment by [position][stage][segment]; stages not held there are empty.

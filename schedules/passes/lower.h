@@ -21,7 +21,6 @@
 //   add_waits         events across streams, memory reuse included
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -67,8 +66,8 @@ struct LowerOptions {
   // false: no versions, last uses and holds either, for who asks how long a step takes and no more
   bool lifetimes = true;
   // Where activations go to the host, and the runtime is a framework's: bytes that its forward
-  // keeps of a segment, by SegmentShape. Our bodies say it themselves.
-  std::array<std::int64_t, kNumSegmentShapes> kept{};
+  // keeps of a segment, by segment_class. Our bodies say it themselves.
+  std::vector<std::int64_t> kept{};
 };
 
 struct Lowered {

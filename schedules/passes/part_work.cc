@@ -15,8 +15,7 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
   if (!row.plan.runtime.performer().keeps_slabs) {
     if (row.plan.offload != OffloadMode::Activations) return sum;
     for (const SegmentInfo& segment : covered) {
-      const SegmentShape shape = segment_shape(row.draft.layout.model, segment);
-      sum.saved_for_dgrad += row.draft.kept[static_cast<std::size_t>(shape)];
+      sum.saved_for_dgrad += row.draft.kept[segment_class(row.draft.layout.model, segment)];
     }
     return sum;
   }

@@ -124,7 +124,7 @@ constexpr KeyTable kConstants{.title = "constants", .keys = kConstantKeys};
 
 constexpr std::array<std::string_view, 4> kKeep{"always", "drop", "saved", "cheap"};
 constexpr std::array<std::string_view, 2> kRecompute{"all", "drop"};
-constexpr std::array<std::string_view, 1> kPhases{"W"};
+constexpr std::array<std::string_view, 1> kPhases{"W"}, kMixer{"rows"};
 constexpr std::array kRowKeys{
     text("+", "allocates this tensor"),
     text("-", "frees this tensor"),
@@ -134,6 +134,8 @@ constexpr std::array kRowKeys{
     word("phase", kPhases, "freed by W where the backward is split"),
     word("recompute", kRecompute,
          "here a backward makes again what was dropped, or all of the forward"),
+    word("mixer", kMixer,
+         "here stand the rows of a layer kind in attention's place, or beside it"),
 };
 constexpr KeyTable kRow{.title = "row", .keys = kRowKeys};
 constexpr std::array kSegmentKeys{

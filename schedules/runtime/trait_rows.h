@@ -196,6 +196,9 @@ inline constexpr std::array kTraitRows = [] {
            "per step"),
       count("pipeline_zero_stage", &T::pipeline_zero_stage, 0, 3,
             "the highest zero_stage that runs with pipeline_parallel > 1"),
+      flag("layer_kinds", &T::layer_kinds,
+           "layers of other kinds than attention, MLP and experts, and layers that lack one of "
+           "them"),
       of_plan(
           flag("transfer_scatter_gather", &T::transfer_scatter_gather,
                "tensor-parallel ranks each send a part of the activations that all of them hold"),

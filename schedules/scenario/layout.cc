@@ -55,6 +55,7 @@ ExpertShape expert_shape(const Transformer& model, const Plan& plan, const RankS
   made.visits = static_cast<double>(made.tokens) *
                 expected_parts(made.routing, plan.expert_parallel) / plan.expert_parallel;
   made.shared = (experts.shared_ffn_hidden + shape.tensor - 1) / shape.tensor;
+  made.row = experts.latent > 0 ? experts.latent : model.hidden;
   return made;
 }
 
@@ -71,7 +72,9 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.kv_heads = std::max<std::int64_t>(model.kv_heads / t, 1);  // replicated where kv < t
   shape.head_dim = model.head_dim;
   shape.value_dim = model.value_dim();
-  shape.qkv = (shape.heads + shape.kv_heads) * model.head_dim + shape.kv_heads * shape.value_dim;
+  shape.gate = model.attention_gate ? shape.heads * shape.value_dim : 0;
+  const std::int64_t values = model.keys_are_values ? 0 : shape.kv_heads * shape.value_dim;
+  shape.qkv = (shape.heads + shape.kv_heads) * model.head_dim + values + shape.gate;
   shape.ffn = model.ffn_hidden / t;
   shape.up = matrices_up(model) * shape.ffn;
   shape.vocabulary = plan.padded_vocabulary / t;

@@ -21,6 +21,7 @@ struct ExpertShape {
   std::int64_t rows = 0;      // R = n k q: rows that its experts compute
   double visits = 0;          // tokens that have experts of one other rank of ep, on average
   std::int64_t shared = 0;    // columns of the shared experts, over tp
+  std::int64_t row = 0;       // columns that a routed row has: h, or the latent ones
   // q where the ranks that share an expert's matrices have rows of their own, which they gather;
   // else 1.
   std::int64_t bringing = 1;
@@ -42,7 +43,8 @@ struct RankShape {
   std::int64_t local = 0;    // n/t under sequence parallelism, else n
   std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;  // heads, kv_heads: of this rank
   std::int64_t value_dim = 0;   // of a head's values: head_dim, but in latent attention
-  std::int64_t qkv = 0;         // ((a + kv) d + kv value_dim) / t columns
+  std::int64_t qkv = 0;         // ((a + kv) d + kv value_dim) / t columns, and a gate's
+  std::int64_t gate = 0;        // columns of attention's gate, as many as its output has
   std::int64_t ffn = 0;         // f/t
   std::int64_t up = 0;          // f/t, or 2f/t where gated: columns of the first MLP product
   std::int64_t vocabulary = 0;  // V'/t

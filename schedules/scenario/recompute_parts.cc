@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/base/json_reader.h"
+#include "schedules/model/kinds/layer_kind.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse {
@@ -29,6 +30,19 @@ std::string list_of(const Plan& plan, std::string_view between,
   return text;
 }
 
+bool drops_delta_norm(const Transformer& model) {
+  const auto drops = [](const Transformer& of) {
+    return std::ranges::any_of(mixers_of(of), [](const BoundKind& mixer) {
+      return std::ranges::any_of(mixer.kind->saved, &KindRow::dropped_by_delta_norm);
+    });
+  };
+  if (drops(model)) return true;
+  for (std::int32_t i = 0; i < variants(model); ++i) {
+    if (drops(variant(model, i))) return true;
+  }
+  return false;
+}
+
 // What a part is a part of, where the model lacks it.
 std::string_view missing(const Transformer& model, Part part) {
   switch (part) {
@@ -42,6 +56,8 @@ std::string_view missing(const Transformer& model, Part part) {
     case Part::MlpActivation:
     case Part::Mlp:
       return model.has_dense_layers() ? "" : "no dense layers";
+    case Part::DeltaNormOut:
+      return drops_delta_norm(model) ? "" : "no delta net whose norm can be made again";
     case Part::AttentionCore:
     case Part::Norm:
     case Part::Operators:

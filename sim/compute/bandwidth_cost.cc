@@ -19,6 +19,8 @@ MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind) {
       return MemoryClass::Softmax;
     case NodeKind::CrossEntropy:
       return MemoryClass::CrossEntropy;
+    case NodeKind::Convolution:
+      return MemoryClass::Convolution;
     case NodeKind::Elementwise:
     case NodeKind::Embedding:
     case NodeKind::EmbeddingBackward:
@@ -33,6 +35,7 @@ MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind) {
     case NodeKind::Permute:
     case NodeKind::Dispatch:
     case NodeKind::Combine:
+    case NodeKind::Scan:
       return MemoryClass::Elementwise;
   }
   return MemoryClass::Elementwise;

@@ -336,15 +336,25 @@ double clock_of(const Cluster& cluster, const Layout& layout, const ComputeCosts
   if (costs.scalars.pj_per_flop <= 0 || model.layers == 0) return 1;
   PowerUse use;
   double busy_ns = 0;
+  const auto add = [&](const BodyShape& shape, double share) {
+    const Body body = make_body(layout, shape);
+    const Totals totals = Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
+    use.flops16 += share * totals.flops16;
+    use.hbm_bytes += share * totals.hbm_bytes;
+    use.tensor_ns += share * totals.tensor_ns;
+    busy_ns += share * (totals.compute_ns + totals.exposed_ns + totals.contention_ns);
+  };
   const bool experts = model.has_experts(model.layers - 1);
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-    const Body body = make_body(
-        layout, {.segment = SegmentKind::Layer, .experts = experts, .direction = direction});
-    const Totals totals = Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
-    use.flops16 += totals.flops16;
-    use.hbm_bytes += totals.hbm_bytes;
-    use.tensor_ns += totals.tensor_ns;
-    busy_ns += totals.compute_ns + totals.exposed_ns + totals.contention_ns;
+    if (segment_classes(model) == kNumSegmentShapes) {
+      add({.segment = SegmentKind::Layer, .experts = experts, .direction = direction}, 1);
+      continue;
+    }
+    // The mean of a mixed model's layers.
+    for (const auto& [segment, layers] : layers_by_class(model)) {
+      add(body_shape(model, segment, direction),
+          static_cast<double>(layers) / static_cast<double>(model.layers));
+    }
   }
   // Closed form of the pipeline's idle share, (p-1)/(m v): what depends on the clock only weakly.
   const double idle = static_cast<double>(plan.pipeline_parallel - 1) /

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/compute/compute_cost.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/compute/attention_cost.h"
@@ -30,6 +31,18 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
   return NodeCost{.ns = time->seconds * 1e9, .level = time->level, .shared = shared};
 }
 
+// What takes longest: the products inside chunks, what they move, or the chain of chunks that wait
+// for one another; and every kernel's own time.
+NodeCost scan_cost(const ComputeCosts& costs, const Node& node) {
+  const KernelScalars& scalars = costs.scalars;
+  const double products = node.flops / (scalars.scan_tflops * node.rate * 1e3);
+  const double moved = static_cast<double>(node.bytes) /
+                       (scalars.scan_memory * costs.memory_bytes_per_s) * 1e9;
+  const double chain = static_cast<double>(node.serial) * scalars.scan_chunk_us * 1e3;
+  return {.ns = std::max({products, moved, chain}) + node.launches * scalars.kernel_us * 1e3,
+          .level = scalars.level_of(scalars.scan_assumed)};
+}
+
 NodeCost described_cost(const ComputeCosts& costs, const Node& node) {
   if (node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward) {
     return measured_attention_cost(costs, node).value_or(attention_cost(costs, node));
@@ -40,6 +53,8 @@ NodeCost described_cost(const ComputeCosts& costs, const Node& node) {
   switch (node.kind()) {
     case NodeKind::Gemm:
       return gemm_cost(costs, node);
+    case NodeKind::Scan:
+      return scan_cost(costs, node);
     default:
       return memory_bound_cost(costs, memory_class(costs, node.kind()),
                                static_cast<double>(node.bytes));

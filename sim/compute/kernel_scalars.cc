@@ -39,6 +39,9 @@ constexpr ScalarRow kScalars[] = {
     {"matrix_products", "near_distance", &S::near_distance, 0, 100},
     {"matrix_products", "grouped_streams", &S::grouped_streams, 1, 1024},
     {"attention", "half_rate_tokens", &S::attention_length, 0, 1e6},
+    {"scans", "tflops", &S::scan_tflops, 0.1, 1e5},
+    {"scans", "memory_fraction", &S::scan_memory, 0.01, 1},
+    {"scans", "chunk_us", &S::scan_chunk_us, 0, 1e3},
     {"power", "idle_w", &S::power_idle_w, 0, 1e4},
     {"power", "pj_per_flop", &S::pj_per_flop, 0, 1e3},
     {"power", "fp8_energy", &S::fp8_energy, 0, 10},
@@ -59,7 +62,7 @@ constexpr ScalarRow kScalars[] = {
 
 constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {
     "elementwise", "dropout", "activation",    "norm",     "norm_persistent",
-    "rope",        "softmax", "cross_entropy", "optimizer"};
+    "rope",        "softmax", "cross_entropy", "optimizer", "convolution"};
 // Attention in separate kernels has no rate of its own.
 constexpr auto kFirstFused = static_cast<std::size_t>(AttentionKernel::Flash1);
 
@@ -171,6 +174,7 @@ class Reader {
     }
     if (name == "matrix_products.sustained_fraction") out_.gemm_assumed = assumed;
     if (name == "matrix_products.batched_fraction") out_.batched_assumed = assumed;
+    if (name == "scans.tflops") out_.scan_assumed = assumed;
   }
 
   void members(const JsonValue& object) {

@@ -31,8 +31,9 @@ enum class MemoryClass : std::uint8_t {
   Softmax,
   CrossEntropy,
   Optimizer,
+  Convolution,  // of a few tokens, each column for itself, with the copies of its layouts
 };
-inline constexpr std::size_t kNumMemoryClasses = 9;
+inline constexpr std::size_t kNumMemoryClasses = 10;
 
 // A tile of the output that one SM works on, and the rate it reaches relative to the best one.
 struct GemmTile {
@@ -100,6 +101,12 @@ struct KernelScalars {
   std::array<bool, 5> attention_assumed{};  // by AttentionKernel
   bool gemm_assumed = false, batched_assumed = false;
   CostLevel level_of(bool assumed) const { return assumed ? CostLevel::Datasheet : level; }
+
+  // Scans of a state over the sequence (docs/cost_models.md, "Scans").
+  double scan_tflops = 0;    // in forward and backward
+  double scan_memory = 0;    // share of the bandwidth where a scan is bound by it
+  double scan_chunk_us = 0;  // of one chunk, where the next one waits for it
+  bool scan_assumed = false;
 
   // Power (docs/cost_models.md, "Power").
   double power_idle_w = 0;

@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and t
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
     "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V",
-    "a", "S", "x", "m", "o", "i", "w",   "g", "y"};
+    "a", "S", "x", "m", "o", "i", "w",   "g", "y", "r", "z"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
                                                          "flash",
                                                          "unfused",
@@ -49,7 +49,11 @@ constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
                                                          "norm_before",
                                                          "parallel_residual",
                                                          "attention_soft_cap",
-                                                         "gathers_tokens"};
+                                                         "gathers_tokens",
+                                                         "no_attention",
+                                                         "no_mixer",
+                                                         "no_mlp",
+                                                         "one_norm"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
@@ -149,10 +153,12 @@ class ProfileReader {
   ScriptRow row(const JsonValue& item, const std::string& path) {
     ScriptRow row;
     const JsonValue *made = item.given("+"), *freed = item.given("-"),
-                    *recompute = item.given("recompute"), *size = item.given("size");
-    const int acts = (made != nullptr) + (freed != nullptr) + (recompute != nullptr);
+                    *recompute = item.given("recompute"), *mixer = item.given("mixer"),
+                    *size = item.given("size");
+    const int acts = (made != nullptr) + (freed != nullptr) + (recompute != nullptr) +
+                     (mixer != nullptr);
     if (acts != 1 || (made != nullptr) != (size != nullptr)) {
-      report_.fail(item.line, path, "a row has '+' with 'size', '-', or 'recompute'");
+      report_.fail(item.line, path, "a row has '+' with 'size', '-', 'recompute' or 'mixer'");
       return row;
     }
     if (made != nullptr) {
@@ -161,6 +167,8 @@ class ProfileReader {
     } else if (freed != nullptr) {
       row.act = ScriptRow::Act::Free;
       row.tensor = freed->text;
+    } else if (mixer != nullptr) {
+      row.act = ScriptRow::Act::Mixer;
     } else {
       row.act = ScriptRow::Act::Recompute;
       row.whole_forward = recompute->text == "all";

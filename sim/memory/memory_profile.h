@@ -38,8 +38,10 @@ enum class SizeLetter : std::uint8_t {
   Shared,         // w: width of all shared experts / t
   GroupTokens,    // g: tokens that the ranks which share a set of experts bring together
   TravelledRows,  // y: rows that reach a rank: x, or tokens once per rank where deduplicated
+  RowWidth,       // r: columns of a routed row: h, or the latent ones
+  GateColumns,    // z: of attention's gate / t; 0: none
 };
-inline constexpr std::size_t kNumSizeLetters = 19;
+inline constexpr std::size_t kNumSizeLetters = 21;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {
@@ -85,8 +87,12 @@ enum class Flag : std::uint8_t {
   ParallelResidual,  // both blocks read the layer's input
   AttentionSoftCap,  // of the scores
   GathersTokens,     // experts take theirs out of the tokens of all ranks that share a set
+  NoAttention,       // another kind stands in its place, or nothing
+  NoMixer,           // nothing does
+  NoMlp,             // nor do an MLP or experts behind it
+  OneNorm,           // before both blocks
 };
-inline constexpr std::size_t kNumFlags = 34;
+inline constexpr std::size_t kNumFlags = 38;
 using Flags = std::uint64_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
@@ -109,6 +115,7 @@ struct ScriptRow {
                 // that is not there (its condition does not hold): nothing
     Recompute,  // here a backward makes again what selective recomputation dropped (all of the
                 // forward, or the dropped tensors alone)
+    Mixer,      // here stand the rows of a kind in attention's place, or beside it
   };
   Act act{};
   std::string tensor;

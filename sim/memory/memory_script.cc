@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "schedules/body/sizes.h"
+#include "schedules/body/kind_plan.h"
+#include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/parts.h"
 #include "schedules/scenario/expert_plan.h"
 #include "sim/formulas/expert_routing.h"
@@ -50,6 +52,8 @@ class Compiler {
         case ScriptRow::Act::Free:
           remake(row.tensor);
           free(program_.backward, row.tensor, row.weight_phase);
+          break;
+        case ScriptRow::Act::Mixer:  // spelled out before (with_mixers)
           break;
         case ScriptRow::Act::Recompute:
           if (remade == Remade::Dropped) {
@@ -230,6 +234,8 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     at(letters, SizeLetter::TravelledRows) = travelled_rows(layout, rows);
     at(letters, SizeLetter::GroupTokens) = shape.experts.block * shape.experts.tokens;
   }
+  at(letters, SizeLetter::RowWidth) = experts ? shape.experts.row : shape.hidden;
+  at(letters, SizeLetter::GateColumns) = shape.gate;
   at(letters, SizeLetter::ExpertWidth) = experts ? shape.experts.width : 0;
   at(letters, SizeLetter::Shared) = experts ? shape.experts.shared : 0;
   at(letters, SizeLetter::Up) = matrices_up(model) * at(letters, SizeLetter::Ffn);
@@ -288,6 +294,10 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::MlpAgain, alone(experts ? R::Experts : R::Mlp));
   set(Flag::SharedAgain, experts && alone(R::SharedExperts));
   set(Flag::Fp8Dispatch, experts && plan.fp8_dispatch);
+  set(Flag::NoAttention, !model.has_attention);
+  set(Flag::NoMixer, !has_mixer(model));
+  set(Flag::NoMlp, !model.has_mlp);
+  set(Flag::OneNorm, model.one_norm);
   return flags;
 }
 
@@ -302,6 +312,66 @@ Remade remade_by(const Plan& plan) {
   return dropped ? Remade::Dropped : Remade::Nothing;
 }
 
+// --- Rows of layer kinds
+
+SizeFormula bytes_formula(double bytes) {
+  return {SizeTerm{.factor = static_cast<std::int64_t>(bytes)}};
+}
+
+// The rows of a forward or a backward where the kinds of a layer stand in the place that the script
+// has for them. What a kind saves lives from the forward's place to the backward's; what its kernels
+// work in, while they run.
+std::vector<ScriptRow> with_mixers(const std::vector<ScriptRow>& rows, const Layout& layout,
+                                   bool forward) {
+  std::vector<ScriptRow> all;
+  for (const ScriptRow& row : rows) {
+    if (row.act != ScriptRow::Act::Mixer) {
+      all.push_back(row);
+      continue;
+    }
+    std::int32_t number = 0;
+    for (const BoundKind& mixer : mixers_of(layout.model)) {
+      const std::string prefix = mixer.kind->name + std::to_string(number++) + ".";
+      const KindPlan plan = kind_plan(layout);
+      const std::vector<double> slots = slots_of(mixer, plan);
+      const auto bytes = [&](const Expression& of) { return of.given() ? of.number(slots) : 0; };
+      const auto act = [&](ScriptRow::Act what, const std::string& name, double size, Keep keep) {
+        all.push_back({.act = what,
+                       .tensor = prefix + name,
+                       .size = bytes_formula(size),
+                       .keep = keep,
+                       .condition = {}});
+      };
+      using Act = ScriptRow::Act;
+      const double workspace =
+          bytes(forward ? mixer.kind->forward_workspace : mixer.kind->backward_workspace);
+      act(Act::Allocate, "workspace", workspace, Keep::No);
+      for (const KindRow& saved : mixer.kind->saved) {
+        const RankShape& s = layout.shape;
+        const std::int64_t share = saved.cut == KindRow::Cut::Tensor     ? s.tensor
+                                   : saved.cut == KindRow::Cut::Sequence ? s.tokens / s.local
+                                                                         : 1;
+        const double size = bytes(saved.bytes) * static_cast<double>(s.tokens) /
+                            static_cast<double>(share);
+        const bool dropped = saved.dropped_by_delta_norm &&
+                             layout.plan.recomputes(RecomputePart::DeltaNormOut);
+        if (forward || dropped) {
+          act(Act::Allocate, saved.name, size, dropped ? Keep::No : Keep::Always);
+        }
+        if (forward && dropped) act(Act::Free, saved.name, 0, Keep::No);
+        if (!forward) act(Act::Free, saved.name, 0, Keep::No);
+      }
+      act(Act::Free, "workspace", 0, Keep::No);
+    }
+  }
+  return all;
+}
+
+SegmentScript with_mixers(const SegmentScript& script, const Layout& layout) {
+  return {.forward = with_mixers(script.forward, layout, /*forward=*/true),
+          .backward = with_mixers(script.backward, layout, /*forward=*/false)};
+}
+
 SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
                         const Layout& layout, bool experts, bool rotates, Remade remade) {
   return Compiler(script, size_letters(layout, experts),
@@ -311,10 +381,22 @@ SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profil
 
 }  // namespace
 
+SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
+                             std::int32_t index, bool rotates) {
+  const Transformer& of = variant(layout.model, index);
+  return segment_program(
+      profile, {of, layout.plan},
+      of.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer, rotates);
+}
+
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape, bool rotates) {
   const auto layer = [&](bool experts) {
-    return compiled(profile.layer, profile, layout, experts, rotates, remade_by(layout.plan));
+    const Remade remade = remade_by(layout.plan);
+    if (mixers_of(layout.model).empty()) {
+      return compiled(profile.layer, profile, layout, experts, rotates, remade);
+    }
+    return compiled(with_mixers(profile.layer, layout), profile, layout, experts, rotates, remade);
   };
   const auto other = [&](const SegmentScript& script) {
     return compiled(script, profile, layout, /*experts=*/false, rotates, Remade::Nothing);
@@ -329,7 +411,12 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
     case SegmentShape::PredictionLayer: {
       std::vector<SegmentProgram> parts;
       if (!profile.prediction.forward.empty()) parts.push_back(other(profile.prediction));
-      parts.push_back(layer(layout.model.has_experts(layout.model.layers - 1)));
+      const std::int32_t like = variant_of(layout.model, layout.model.layers);
+      if (like >= 0) {
+        parts.push_back(layer_program(profile, layout, like, rotates));
+      } else {
+        parts.push_back(layer(layout.model.has_experts(layout.model.layers - 1)));
+      }
       return chained(parts);
     }
     case SegmentShape::Head:
@@ -343,12 +430,21 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
 
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout) {
   SegmentPrograms programs;
+  programs.rotating.resize(segment_classes(layout.model));
+  programs.still.resize(programs.rotating.size());
+  const bool mixed = variants(layout.model) > 0;
   for (std::size_t i = 0; i < kNumSegmentShapes; ++i) {
     const auto shape = static_cast<SegmentShape>(i);
-    if (shape == SegmentShape::ExpertLayer && layout.model.experts.count == 0) continue;
+    if (shape == SegmentShape::DenseLayer && mixed) continue;
+    if (shape == SegmentShape::ExpertLayer && (mixed || layout.model.experts.count == 0)) continue;
     if (shape == SegmentShape::PredictionLayer && layout.prediction_layers() == 0) continue;
     programs.rotating[i] = segment_program(profile, layout, shape);
     programs.still[i] = segment_program(profile, layout, shape, /*rotates=*/false);
+  }
+  for (std::int32_t i = 0; i < variants(layout.model); ++i) {
+    const std::size_t at = kNumSegmentShapes + static_cast<std::size_t>(i);
+    programs.rotating[at] = layer_program(profile, layout, i);
+    programs.still[at] = layer_program(profile, layout, i, /*rotates=*/false);
   }
   return programs;
 }

@@ -43,16 +43,20 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape, bool rotates = true);
 
-// The programs of every shape that the model has; empty: it has none. Layers that do not rotate
-// have their own.
+// The same of a mixed model's layers of one variant.
+SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
+                             std::int32_t index, bool rotates = true);
+
+// The programs of every class of segments (segment_class) that the model has; empty: it has none.
+// Layers that do not rotate have their own.
 struct SegmentPrograms {
-  std::array<SegmentProgram, kNumSegmentShapes> rotating, still;
+  std::vector<SegmentProgram> rotating, still;
 };
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout);
 inline const SegmentProgram& of_segment(const SegmentPrograms& programs, const Transformer& model,
                                         const SegmentInfo& segment) {
-  const auto shape = static_cast<std::size_t>(segment_shape(model, segment));
-  return rotates(model, segment) ? programs.rotating[shape] : programs.still[shape];
+  const std::size_t of = segment_class(model, segment);
+  return rotates(model, segment) ? programs.rotating[of] : programs.still[of];
 }
 
 // Programs that run one behind the other, as one: each takes what the one before hands on.

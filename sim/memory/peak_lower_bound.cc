@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "schedules/body/sizes.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
@@ -45,23 +46,34 @@ std::vector<std::vector<std::int32_t>> stages_together(const Plan& plan, std::in
   return groups;
 }
 
+bool is_of_layers(std::size_t index) {
+  return index == static_cast<std::size_t>(SegmentShape::DenseLayer) ||
+         index == static_cast<std::size_t>(SegmentShape::ExpertLayer) || index >= kNumSegmentShapes;
+}
+
 std::int32_t layers_of(const StageContent& stage) {
-  return stage.segments[static_cast<std::size_t>(SegmentShape::DenseLayer)] +
-         stage.segments[static_cast<std::size_t>(SegmentShape::ExpertLayer)];
+  std::int32_t layers = 0;
+  for (std::size_t of = 0; of < stage.segments.size(); ++of) {
+    layers += is_of_layers(of) ? stage.segments[of] : 0;
+  }
+  return layers;
 }
 
 }  // namespace
 
 BoundTables::BoundTables(const MemoryProfile* profile, const Transformer& model,
                          std::int32_t compute_capability)
-    : profile_(profile), model_(model), capability_(compute_capability) {}
+    : profile_(profile),
+      model_(model),
+      capability_(compute_capability),
+      elements_(segment_classes(model)) {}
 
 const BoundTables::Elements& BoundTables::elements_of(const Layout& layout,
-                                                      const SegmentInfo& segment,
-                                                      SegmentShape shape) {
-  Elements& known = shape == SegmentShape::PredictionLayer
+                                                      const SegmentInfo& segment) {
+  const std::size_t of = segment_class(model_, segment);
+  Elements& known = of == static_cast<std::size_t>(SegmentShape::PredictionLayer)
                         ? predictions_[segment.layer]
-                        : elements_[static_cast<std::size_t>(shape)];
+                        : elements_[of];
   if (known.all >= 0) return known;
   known.all = 0;
   for (const ParameterTensor& tensor : segment_parameters(layout, segment.kind, segment.layer)) {
@@ -79,10 +91,10 @@ std::vector<StageContent> BoundTables::contents_of(const Plan& plan) {
   for (const auto& stage :
        stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
     StageContent& content = contents.emplace_back();
+    content.segments.resize(elements_.size());
     for (const SegmentInfo& segment : stage) {
-      const SegmentShape shape = segment_shape(model_, segment);
-      const Elements& elements = elements_of(layout, segment, shape);
-      ++content.segments[static_cast<std::size_t>(shape)];
+      const Elements& elements = elements_of(layout, segment);
+      ++content.segments[segment_class(model_, segment)];
       content.parameters += elements.all;
       content.experts += elements.experts;
     }
@@ -91,6 +103,13 @@ std::vector<StageContent> BoundTables::contents_of(const Plan& plan) {
 }
 
 std::int64_t BoundTables::layer_parameters() const {
+  if (elements_.size() > kNumSegmentShapes) {  // the largest variant's
+    std::int64_t most = 0;
+    for (std::size_t of = kNumSegmentShapes; of < elements_.size(); ++of) {
+      most = std::max(most, elements_[of].all);
+    }
+    return most;
+  }
   const Elements& experts = elements_[static_cast<std::size_t>(SegmentShape::ExpertLayer)];
   return experts.all > 0 ? experts.all
                          : elements_[static_cast<std::size_t>(SegmentShape::DenseLayer)].all;
@@ -145,9 +164,19 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
     least.kept = std::min(least.kept, still.kept);
     return least;
   };
-  const ForwardBytes dense = bytes(SegmentShape::DenseLayer);
-  std::int64_t layer = dense.kept;
-  if (model_.experts.count > 0) layer = std::min(layer, bytes(SegmentShape::ExpertLayer).kept);
+  std::int64_t layer = 0;
+  if (const std::int32_t count = variants(model_); count > 0) {
+    layer = std::numeric_limits<std::int64_t>::max();
+    for (std::int32_t i = 0; i < count; ++i) {
+      for (const bool rotates : {true, false}) {
+        layer = std::min(layer,
+                         forward_bytes(layer_program(*profile_, layout, i, rotates)).kept);
+      }
+    }
+  } else {
+    layer = bytes(SegmentShape::DenseLayer).kept;
+    if (model_.experts.count > 0) layer = std::min(layer, bytes(SegmentShape::ExpertLayer).kept);
+  }
   at->second = {layer, bytes(SegmentShape::Head).peak};
   return at->second;
 }

@@ -16,10 +16,10 @@
 
 namespace rehearse::sim {
 
-// What a stage holds (stage_segments): segments of each shape, and their parameters on one rank
+// What a stage holds (stage_segments): segments of each class, and their parameters on one rank
 // [elements], of a tied table the embedding's copy alone.
 struct StageContent {
-  std::array<std::int32_t, kNumSegmentShapes> segments{};
+  std::vector<std::int32_t> segments{};  // by segment_class
   std::int64_t parameters = 0;
   std::int64_t experts = 0;  // of them, what lies with the experts' own replicas
 };
@@ -73,7 +73,7 @@ class BoundTables {
   struct Elements {
     std::int64_t all = -1, experts = 0;  // all: -1, not yet counted
   };
-  const Elements& elements_of(const Layout& layout, const SegmentInfo& segment, SegmentShape shape);
+  const Elements& elements_of(const Layout& layout, const SegmentInfo& segment);
   std::vector<StageContent> contents_of(const Plan& plan);
   std::int64_t states_of(const FamilyBound& family, const Plan& plan,
                          const std::vector<std::int32_t>& stages) const;
@@ -81,7 +81,7 @@ class BoundTables {
   const MemoryProfile* profile_;
   const Transformer& model_;
   std::int32_t capability_;
-  std::array<Elements, kNumSegmentShapes> elements_;  // of a segment of each shape
+  std::vector<Elements> elements_;                    // of a segment of each class
   std::map<std::int64_t, Elements> predictions_;      // by layer, of those that predict further
   std::int64_t table_ = 0;                            // of the table of words
   std::map<std::pair<std::int32_t, Recompute>, Kept> kept_;

@@ -55,14 +55,13 @@ void scale_links(CollectiveModel& model, double factor) {
 }
 
 // What a framework's forward keeps of each segment, for the copies to the host.
-std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
-                                                          const Layout& layout) {
-  const auto programs = segment_programs(profile, layout).rotating;
-  std::array<std::int64_t, kNumSegmentShapes> kept{};
-  for (std::size_t shape = 0; shape < kept.size(); ++shape) {
-    if (programs[shape].slots == 0) continue;  // the model has none
-    const bool first = static_cast<SegmentShape>(shape) == SegmentShape::Embedding;
-    kept[shape] = kept_bytes(programs[shape], first ? 0 : layout.activation_bytes());
+std::vector<std::int64_t> kept_by_class(const MemoryProfile& profile, const Layout& layout) {
+  const std::vector<SegmentProgram> programs = segment_programs(profile, layout).rotating;
+  std::vector<std::int64_t> kept(programs.size(), 0);
+  for (std::size_t of = 0; of < kept.size(); ++of) {
+    if (programs[of].slots == 0) continue;  // the model has none
+    const bool first = of == static_cast<std::size_t>(SegmentShape::Embedding);
+    kept[of] = kept_bytes(programs[of], first ? 0 : layout.activation_bytes());
   }
   return kept;
 }
@@ -185,7 +184,7 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
   if (!arena && plan.offload == OffloadMode::Activations) {
-    lowering.kept = kept_by_shape(tables.profile(plan), layout);
+    lowering.kept = kept_by_class(tables.profile(plan), layout);
   }
   models->collectives = tables.collectives;
   if (options.scale_up_factor != 1) scale_links(models->collectives, options.scale_up_factor);

@@ -40,22 +40,30 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
                             ? squared_pairs(model, s) / attention_pairs(model, s)
                             : 1;
   double flops = 0;
+  const auto add = [&](const BodyShape& shape, std::int64_t layers) {
+    double layer = 0;
+    for (const Node& node : make_body(layout, shape).nodes) {
+      if (node.phase != NodePhase::Recompute) continue;
+      layer += node.flops * (node.kind() == NodeKind::Attention ? square : 1) *
+               (node.routed ? computed_copies(layout) : 1);
+    }
+    flops += layer * static_cast<double>(layers);
+  };
+  if (segment_classes(model) > kNumSegmentShapes) {  // prediction layers are not counted
+    for (const auto& [segment, layers] : layers_by_class(model)) {
+      add(body_shape(model, segment, Direction::Backward), layers);
+    }
+    return flops * plan.microbatches() * plan.tensor_parallel * plan.context_parallel *
+           plan.data_parallel;
+  }
   for (const bool experts : {false, true}) {
     const bool predict = model.has_experts(model.layers - 1) == experts;
     std::int64_t layers = predict ? layout.prediction_layers() : 0;
     for (std::int64_t l = 0; l < model.layers; ++l)
       layers += model.has_experts(l) == experts ? 1 : 0;
     if (layers == 0) continue;
-    const Body body = make_body(
-        layout,
-        {.segment = SegmentKind::Layer, .experts = experts, .direction = Direction::Backward});
-    double layer = 0;
-    for (const Node& node : body.nodes) {
-      if (node.phase != NodePhase::Recompute) continue;
-      layer += node.flops * (node.kind() == NodeKind::Attention ? square : 1) *
-               (node.routed ? computed_copies(layout) : 1);
-    }
-    flops += layer * static_cast<double>(layers);
+    add({.segment = SegmentKind::Layer, .experts = experts, .direction = Direction::Backward},
+        layers);
   }
   return flops * plan.microbatches() * plan.tensor_parallel * plan.context_parallel *
          plan.data_parallel;

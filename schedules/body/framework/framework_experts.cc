@@ -29,10 +29,11 @@ class ExpertNodes {
     of_the_router(K::Linear, "gemm router", n, e, hidden(), phase);
     b_.add(K::Route, "scores, top-k, counts", n * (9 * e + 8 * k) + 4 * e, phase, of_router());
     b_.begin(GraphPart::Preprocess);
+    latent(K::Linear, "gemm latent down", x_.tokens, row(), hidden(), phase);
     arrange(phase);
     shared_front(phase);
     sort_rows(phase, eight_bit());
-    grouped(K::GroupedLinear, "grouped gemm fc1", rows_each(), up(), hidden(), phase,
+    grouped(K::GroupedLinear, "grouped gemm fc1", rows_each(), up(), row(), phase,
             eight_bit() ? WrittenBy::Norm : WrittenBy::Other);
     activation(phase);
   }
@@ -47,13 +48,14 @@ class ExpertNodes {
   }
 
   void back(P phase) {
-    grouped(K::GroupedLinear, "grouped gemm fc2", rows_each(), hidden(), x_.width, phase);
+    grouped(K::GroupedLinear, "grouped gemm fc2", rows_each(), row(), x_.width, phase);
     sort_rows(phase);
     return_rows(K::Combine, "combine; all_to_all ep", phase);
     shared_back(phase);
     if (copies_at_home()) {
       permute("unpermute: sums of copies", spread(), phase, of(&ExpertLaunches::sums));
     }
+    latent(K::Linear, "gemm latent up", x_.tokens, hidden(), row(), phase);
     if (experts_.shared_ffn_hidden > 0) {
       b_.add(K::Elementwise, "add shared experts", 3 * element() * x_.tokens * hidden(), phase);
     }
@@ -62,18 +64,20 @@ class ExpertNodes {
   void backward() {
     backward_ = true;
     shared_backward();
+    latent(K::LinearInput, "gemm d_latent up input", x_.tokens, row(), hidden(), P::Main);
+    latent(K::LinearWeight, "gemm d_latent up weight", row(), hidden(), x_.tokens, P::Weight);
     if (copies_at_home()) {
       permute("copies of output gradients", spread(), P::Main, of(&ExpertLaunches::sums));
     }
     bring_gradients();
     sort_rows(P::Main);
-    grouped(K::GroupedLinearInput, "grouped gemm d_fc2 input", rows_each(), x_.width, hidden());
-    weight_gradient("grouped gemm d_fc2 weight", x_.width, hidden());
+    grouped(K::GroupedLinearInput, "grouped gemm d_fc2 input", rows_each(), x_.width, row());
+    weight_gradient("grouped gemm d_fc2 weight", x_.width, row());
     Node& activation = b_.activation_backward(x_.rows * x_.width);
     activation.launches = of(&ExpertLaunches::activation);
     routed(activation);
-    grouped(K::GroupedLinearInput, "grouped gemm d_fc1 input", rows_each(), hidden(), up());
-    weight_gradient("grouped gemm d_fc1 weight", hidden(), up());
+    grouped(K::GroupedLinearInput, "grouped gemm d_fc1 input", rows_each(), row(), up());
+    weight_gradient("grouped gemm d_fc1 weight", row(), up());
     sort_rows(P::Main);
     return_rows(K::Combine, "dispatch backward; all_to_all ep", P::Main);
     probabilities(P::Main);
@@ -81,6 +85,8 @@ class ExpertNodes {
     if (copies_at_home()) {
       permute("sums of input gradients", spread(), P::Main, of_permutation());
     }
+    latent(K::LinearInput, "gemm d_latent down input", x_.tokens, hidden(), row(), P::Main);
+    latent(K::LinearWeight, "gemm d_latent down weight", hidden(), row(), x_.tokens, P::Weight);
     b_.begin(GraphPart::Router);
     router_backward();
   }
@@ -108,19 +114,27 @@ class ExpertNodes {
 
   std::int64_t element() const { return b_.s.element; }
   std::int64_t hidden() const { return b_.s.hidden; }
+  std::int64_t row() const { return x_.row; }  // columns of what travels
   std::int64_t up() const { return matrices_up(b_.model) * x_.width; }
   std::int64_t rows_each() const { return (x_.rows + x_.per_rank - 1) / x_.per_rank; }
   // Whether a token is copied, and its copies are summed, on the rank that brings it.
   bool copies_at_home() const { return !x_.gathers_tokens && !x_.sends_once; }
   // Tokens read and their copies written, or the other way: (1 + k) n h B.
-  std::int64_t spread() const { return element() * hidden() * (x_.tokens + x_.copies); }
-  std::int64_t rows_bytes() const { return element() * hidden() * x_.rows; }
+  std::int64_t spread() const { return element() * row() * (x_.tokens + x_.copies); }
+  std::int64_t rows_bytes() const { return element() * row() * x_.rows; }
 
   static void routed(Node& node) { node.routed = true; }
 
   void product(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
                P phase, bool layer = false) {
     b_.gemm(kernel, name, m, n, k, phase, 1, layer);
+  }
+  // Latent experts: whole on every rank, of the tokens that it brings.
+  void latent(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
+              P phase) {
+    if (experts_.latent == 0) return;
+    product(kernel, name, m, n, k, phase, true);
+    if (traits_of(kernel).role == GemmRole::WeightGradient) b_.accumulate(m * n);
   }
   void grouped(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
                P phase = P::Main, WrittenBy input = WrittenBy::Other) {
@@ -161,7 +175,7 @@ class ExpertNodes {
       b_.begin(GraphPart::None);
       const std::int64_t all = x_.block * x_.tokens;
       collective(K::AllGather, Axis::ExpertBlock, "tokens; all_gather ep",
-                 all * hidden() * element(), phase);
+                 all * row() * element(), phase);
       collective(K::AllGather, Axis::ExpertBlock, "map and weights; all_gather ep",
                  5 * all * experts_.count, phase);
       routed(permute("rows of own experts", 2 * rows_bytes(), phase, of_permutation()));
@@ -179,7 +193,7 @@ class ExpertNodes {
     if (copies_at_home()) permute("permute: copies of tokens", spread(), phase, of_permutation());
     b_.begin(GraphPart::None);
     if (eight_bit()) {  // read in 16 bit, written in 8
-      b_.add(K::Elementwise, "cast tokens to fp8", 3 * x_.tokens * hidden(), phase);
+      b_.add(K::Elementwise, "cast tokens to fp8", 3 * x_.tokens * row(), phase);
     }
     send(K::Dispatch, "dispatch; all_to_all ep", phase, eight_bit());
     gather_rows(element(), phase);
@@ -189,7 +203,7 @@ class ExpertNodes {
   void bring_gradients() {
     if (x_.gathers_tokens) {
       collective(K::AllGather, Axis::ExpertBlock, "output gradients; all_gather ep",
-                 4 * x_.block * x_.tokens * hidden(), P::Main);
+                 4 * x_.block * x_.tokens * row(), P::Main);
       routed(permute("rows of own experts", 2 * rows_bytes(), P::Main, of(&ExpertLaunches::sums)));
       return;
     }
@@ -199,20 +213,20 @@ class ExpertNodes {
   void gather_rows(std::int64_t bytes_per_value, P phase) {
     if (!x_.gathers_rows()) return;
     routed(collective(K::AllGather, Axis::ExpertTensor, "rows; all_gather etp",
-                      bytes_per_value * hidden() * x_.rows, phase));
+                      bytes_per_value * row() * x_.rows, phase));
   }
   // Back to the ranks that brought the tokens; partial sums of q ranks in the type of the weights.
   void return_rows(Kernel kernel, std::string_view name, P phase) {
     if (x_.gathers_tokens) {
-      routed(permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * hidden(),
+      routed(permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * row(),
                      phase, of(&ExpertLaunches::sums)));
       collective(K::ReduceScatter, Axis::ExpertBlock, "tokens; reduce_scatter ep",
-                 4 * x_.block * x_.tokens * hidden(), phase);
+                 4 * x_.block * x_.tokens * row(), phase);
       return;
     }
     if (x_.gathers_rows()) {
       routed(collective(K::ReduceScatter, Axis::ExpertTensor, "rows; reduce_scatter etp",
-                        4 * hidden() * x_.rows, phase));
+                        4 * row() * x_.rows, phase));
     }
     send(kernel, name, phase);
   }
@@ -223,7 +237,7 @@ class ExpertNodes {
   // n k rows of h values.
   void send(Kernel kernel, std::string_view name, P phase, bool eight_bit = false) {
     if (b_.plan.expert_parallel == 1) return;
-    const std::int64_t values = hidden() * x_.copies;
+    const std::int64_t values = row() * x_.copies;
     Node& node = collective(kernel, Axis::Expert, name,
                             eight_bit ? in_eight_bit(values) : element() * values, phase);
     node.routed = true;
@@ -246,7 +260,7 @@ class ExpertNodes {
   void sort_rows(P phase, bool eight_bit = false) {
     if (x_.block == 1 || x_.gathers_tokens) return;
     if (x_.per_rank > 1 || x_.sends_once) {
-      const std::int64_t bytes = eight_bit ? in_eight_bit(hidden() * x_.rows) : rows_bytes();
+      const std::int64_t bytes = eight_bit ? in_eight_bit(row() * x_.rows) : rows_bytes();
       routed(permute("rows by expert", 2 * bytes, phase, of_sorting()));
     }
   }

@@ -39,6 +39,10 @@ struct Layer {
   bool attention_dropout() const { return b.plan.dropouts.attention > 0; }
   bool gated() const { return b.model.mlp == MlpKind::Gated; }
   bool norm_before() const { return b.model.norm_placement != NormPlacement::After; }
+  bool second_norm() const { return norm_before() && b.model.has_mlp && !b.model.one_norm; }
+  bool mixes() const { return has_mixer(b.model); }
+  bool attends() const { return b.model.has_attention; }
+  bool feeds_forward() const { return b.model.has_mlp; }
   bool norm_behind() const { return b.model.norm_placement != NormPlacement::Before; }
 };
 
@@ -69,6 +73,7 @@ void add_attention_products(Layer& layer) {
     layer.before.push_back({named->forward, named->input, named->weight, s.tokens, rows, part.in,
                             /*batch=*/1, named->from_latent});
   }
+  if (!layer.b.model.has_attention) return;
   const ModelPart& projection = *find_part(parts, Role::Projection);
   layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight",
                       s.tokens,    projection.out,      projection.in / s.tensor};
@@ -77,7 +82,7 @@ void add_attention_products(Layer& layer) {
 Layer describe(FrameworkNodes& nodes, bool experts) {
   Layer layer{.b = nodes, .experts = experts};
   add_attention_products(layer);
-  if (experts) return layer;
+  if (experts && !nodes.model.experts.beside_mlp) return layer;
   const RankShape& s = nodes.s;
   const bool split = layer.gated() && layer.runtime().gated_mlp == GatedMlp::Split;
   layer.up.push_back({"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens,
@@ -254,31 +259,51 @@ GraphPart mlp_part(const Layer& layer) {
   return layer.experts ? GraphPart::Router : GraphPart::Mlp;
 }
 
+// The output of attention times the sigmoid of its gate: both read, the product written.
+void gate(Layer& layer, P phase) {
+  const RankShape& s = layer.b.s;
+  if (s.gate > 0) layer.b.add(K::Elementwise, "gate of attention", 6 * s.tokens * s.gate, phase);
+}
+// Output gradient, output and gate read; the gradients of both written.
+void gate_backward(Layer& layer) {
+  const RankShape& s = layer.b.s;
+  if (s.gate > 0) {
+    layer.b.add(K::Elementwise, "gate of attention backward", 10 * s.tokens * s.gate, P::Main, 2);
+  }
+}
+
 // What a forward runs up to (and with) the first, up to the second part.
 void attention_part(Layer& layer, P phase) {
   layer.b.begin(GraphPart::Attention);
+  if (!layer.mixes()) return layer.b.begin(mlp_part(layer));
   if (layer.norm_before()) layer.b.norm("norm1", phase);
-  layer.b.gather_input(Hiding::Exposed, phase);
-  for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
-  query_key_norms(layer, phase, false);
-  rope(layer, K::Rope, "rope", phase);
-  core(layer, false, phase);
-  forward_product(layer, layer.projection, phase);
-  layer.b.reduce_output(Hiding::Exposed, phase);
+  kinds_forward(layer.b, phase);
+  if (layer.attends()) {
+    layer.b.gather_input(Hiding::Exposed, phase);
+    for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
+    query_key_norms(layer, phase, false);
+    rope(layer, K::Rope, "rope", phase);
+    core(layer, false, phase);
+    gate(layer, phase);
+    forward_product(layer, layer.projection, phase);
+    layer.b.reduce_output(Hiding::Exposed, phase);
+  }
   norm_behind(layer, phase);
   residual(layer, phase);
   layer.b.begin(mlp_part(layer));
 }
 void mlp_front(Layer& layer, P phase) {
-  if (layer.experts) return experts_front(layer.b, phase);
+  if (!layer.feeds_forward()) return;
+  if (layer.experts) experts_front(layer.b, phase);
+  if (layer.up.empty()) return;
   layer.b.gather_input(Hiding::Exposed, phase);
   for (const Product& p : layer.up) forward_product(layer, p, phase, WrittenBy::Norm);
   activation(layer, phase);
 }
 void mlp_back(Layer& layer, P phase) {
-  if (layer.experts) {
-    return experts_back(layer.b, phase);
-  }
+  if (!layer.feeds_forward()) return;
+  if (layer.experts) experts_back(layer.b, phase);
+  if (layer.up.empty()) return;
   for (const Product& p : layer.down) forward_product(layer, p, phase, WrittenBy::Activation);
   layer.b.reduce_output(Hiding::Exposed, phase);
 }
@@ -289,16 +314,18 @@ void recompute_parts(Layer& layer) {
   const P phase = P::Recompute;
   const auto again = [&](R part) { return layer.b.plan.recomputes(part); };
   if (again(R::Norm) && layer.norm_before()) {
-    layer.b.norm("norm1", phase);
-    layer.b.norm("norm2", phase);
+    if (layer.mixes()) layer.b.norm("norm1", phase);
+    if (layer.second_norm()) layer.b.norm("norm2", phase);
   }
   if (again(R::LatentUp)) {
     for (const Product& p : layer.before) {
       if (p.from_latent) forward_product(layer, p, phase);
     }
-    rope(layer, K::Rope, "rope", phase);
+    if (layer.attends()) rope(layer, K::Rope, "rope", phase);
   }
-  if (again(R::AttentionCore) && layer.unfused()) core(layer, false, phase);
+  if (again(R::AttentionCore) && layer.unfused() && layer.attends()) core(layer, false, phase);
+  if (again(R::DeltaNormOut)) delta_norm_again(layer.b);
+  if (!layer.feeds_forward()) return;
   if (again(layer.experts ? R::Experts : R::Mlp)) {
     mlp_front(layer, phase);
     mlp_back(layer, phase);
@@ -348,9 +375,9 @@ void recompute(Layer& layer) {
   const P phase = P::Recompute;
   if (layer.b.plan.recompute.is_full()) {
     attention_part(layer, phase);
-    if (layer.norm_before()) layer.b.norm("norm2", phase);
+    if (layer.second_norm()) layer.b.norm("norm2", phase);
     mlp_front(layer, phase);
-    if (layer.runtime().checkpoint_early_stop) return;
+    if (layer.runtime().checkpoint_early_stop || !layer.feeds_forward()) return;
     mlp_back(layer, phase);
     norm_behind(layer, phase);
     residual(layer, phase);
@@ -392,7 +419,8 @@ void column_parallel_backward(Layer& layer, const std::vector<Product>& products
 }
 
 void mlp_backward(Layer& layer) {
-  if (layer.experts) return experts_backward(layer.b);
+  if (layer.experts) experts_backward(layer.b);
+  if (layer.up.empty()) return;
   row_parallel_backward(layer, layer.down);
   layer.b.activation_backward(layer.b.s.tokens * layer.b.s.ffn);
   column_parallel_backward(layer, layer.up, layer.runtime().gated_mlp == GatedMlp::Split);
@@ -405,7 +433,8 @@ std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
   const std::int32_t hooks = layer.runtime().fsdp_hook_launches;
   if (hooks > 0) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, hooks);
   attention_part(layer, P::Main);
-  if (layer.norm_before()) nodes.norm("norm2", P::Main);
+  if (!layer.feeds_forward()) return nodes.take();
+  if (layer.second_norm()) nodes.norm("norm2", P::Main);
   mlp_front(layer, P::Main);
   mlp_back(layer, P::Main);
   norm_behind(layer, P::Main);
@@ -417,16 +446,23 @@ std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   Layer layer = describe(nodes, experts);
   recompute(layer);
   nodes.begin(experts ? GraphPart::None : GraphPart::Mlp);
-  residual_backward(layer);
-  mlp_backward(layer);
-  if (layer.norm_before()) nodes.norm_backward("norm2 backward", 2);
+  if (layer.feeds_forward()) {
+    residual_backward(layer);
+    mlp_backward(layer);
+    if (layer.second_norm()) nodes.norm_backward("norm2 backward", 2);
+  }
   nodes.begin(GraphPart::Attention);
+  if (!layer.mixes()) return nodes.take();
   residual_backward(layer);
-  row_parallel_backward(layer, {layer.projection});
-  core(layer, true, P::Main);
-  rope(layer, K::RopeBackward, "rope backward", P::Main);
-  query_key_norms(layer, P::Main, true);
-  column_parallel_backward(layer, layer.before);
+  if (layer.attends()) {
+    row_parallel_backward(layer, {layer.projection});
+    gate_backward(layer);
+    core(layer, true, P::Main);
+    rope(layer, K::RopeBackward, "rope backward", P::Main);
+    query_key_norms(layer, P::Main, true);
+    column_parallel_backward(layer, layer.before);
+  }
+  kinds_backward(layer.b);
   if (layer.norm_before()) nodes.norm_backward("norm1 backward", 2);
   return nodes.take();
 }

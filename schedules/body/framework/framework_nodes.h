@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "schedules/body/body.h"
+#include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse {
@@ -27,6 +28,7 @@ class FrameworkNodes {
       : model(layout.model),
         plan(layout.plan),
         s(layout.shape),
+        kind_numbers(kind_plan(layout)),
         pairs(reach ? attention_pairs(*reach, plan.sequence_length)
                     : attention_pairs(model, plan.sequence_length)),
         rotates(turns) {}
@@ -34,6 +36,7 @@ class FrameworkNodes {
   const Transformer& model;
   const Plan& plan;
   RankShape s;
+  KindPlan kind_numbers;
   double pairs;  // of a query and a key, in one sample
   bool rotates;  // the layer's queries and keys, where the model's do
 
@@ -93,6 +96,12 @@ void experts_backward(FrameworkNodes& nodes);
 // shared experts.
 void experts_activation(FrameworkNodes& nodes, NodePhase phase);
 void shared_experts(FrameworkNodes& nodes, NodePhase phase);
+// The kinds of a layer that stand in attention's place or beside it: behind the norm, before the
+// residual sum.
+void kinds_forward(FrameworkNodes& nodes, NodePhase phase);
+void kinds_backward(FrameworkNodes& nodes);
+// The norms that RecomputePart::DeltaNormOut makes again.
+void delta_norm_again(FrameworkNodes& nodes);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "schedules/scenario/plan_names.h"
+#include "schedules/model/kinds/layer_kind.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 
@@ -27,21 +29,46 @@ void read_shard_group(const GivenKeys& keys, Plan& plan) {
 
 }  // namespace
 
-// What t must divide: a wrong t is said before the product of sizes that follows from it.
-void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
-  if (keys.context.model == nullptr) return;
-  const Transformer& model = *keys.context.model;
-  const std::int64_t t = plan.tensor_parallel;
-  keys.divides(&Plan::tensor_parallel, t, "num_attention_heads", model.heads);
-  if (model.has_dense_layers())
+namespace {
+
+// What t must divide of a model whose layers are alike but for experts.
+void read_tensor_parallel(const GivenKeys& keys, const Transformer& model, std::int64_t t) {
+  if (model.has_attention) {
+    keys.divides(&Plan::tensor_parallel, t, "num_attention_heads", model.heads);
+  }
+  if (model.has_mlp && model.has_dense_layers())
     keys.divides(&Plan::tensor_parallel, t, "intermediate_size", model.ffn_hidden);
   if (model.experts.count > 0 && model.experts.shared_ffn_hidden > 0) {
     keys.divides(&Plan::tensor_parallel, t, "the width of the shared experts",
                  model.experts.shared_ffn_hidden);
   }
-  if (!model.latent.used() && model.kv_heads % t != 0 && t % model.kv_heads != 0) {
+  if (model.has_attention && !model.latent.used() && model.kv_heads % t != 0 &&
+      t % model.kv_heads != 0) {
     keys.fail(&Plan::tensor_parallel, number(t) + " neither divides num_key_value_heads " +
                                           number(model.kv_heads) + " nor is a multiple of it");
+  }
+}
+
+// What the kinds of a model need of the mesh that cuts them.
+void meet_needs(const GivenKeys& keys, const Transformer& model, const Plan& plan) {
+  for (const BoundKind& mixer : mixers_of(model)) {
+    const std::string unmet = unmet_need(
+        mixer, {.tensor = plan.tensor_parallel, .context = plan.context_parallel});
+    if (unmet.empty()) continue;
+    return keys.fail(plan.context_parallel > 1 ? PlanField(&Plan::context_parallel)
+                                               : PlanField(&Plan::tensor_parallel),
+                     "layers of kind " + mixer.kind->name + " need " + unmet);
+  }
+}
+
+}  // namespace
+
+// What t must divide: a wrong t is said before the product of sizes that follows from it.
+void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
+  if (keys.context.model == nullptr) return;
+  const Transformer& model = *keys.context.model;
+  for (std::int32_t i = variants(model) > 0 ? 0 : -1; i < variants(model); ++i) {
+    read_tensor_parallel(keys, variant(model, i), plan.tensor_parallel);
   }
 }
 
@@ -84,6 +111,11 @@ void read_mesh(const GivenKeys& keys, Plan& plan) {
             product({t, p, c}) + " = " + number(inner));
   }
   plan.data_parallel = static_cast<std::int32_t>(gpus / inner);
+  if (const Transformer* model = keys.context.model) {
+    for (std::int32_t i = variants(*model) > 0 ? 0 : -1; i < variants(*model); ++i) {
+      meet_needs(keys, variant(*model, i), plan);
+    }
+  }
   read_shard_group(keys, plan);
 }
 

@@ -2,6 +2,7 @@
 // Whose memory and kernels are predicted.
 #include <algorithm>
 
+#include "schedules/model/layer_mix.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/reader/given_keys.h"
@@ -56,6 +57,18 @@ void refuse_stage(const GivenKeys& keys, const Plan& plan) {
                                    number(plan.runtime.pipeline_zero_stage) + " at most");
 }
 
+// What bodies of ours, or a profile's script of a layer, lack.
+void refuse_layers(const GivenKeys& keys, const Plan& plan) {
+  if (keys.context.model == nullptr || plan.runtime.layer_kinds) return;
+  const Transformer& model = *keys.context.model;
+  const std::string what = beyond_plain_layers(model);
+  if (what.empty()) return;
+  keys.fail(&Plan::runtime,
+            "model_type " + model.model_type + " has " + what + "; runtime " + plan.runtime.name +
+                " has attention, MLP and experts alone: \"megatron\" prices it",
+            true);
+}
+
 }  // namespace
 
 std::string runtime_of_file(const JsonValue& scenario) {
@@ -71,6 +84,7 @@ std::string runtime_of_file(const JsonValue& scenario) {
 void read_runtime(const GivenKeys& keys, Plan& plan) {
   read_profile(keys, plan);
   refuse_predictions(keys, plan);
+  refuse_layers(keys, plan);
   refuse_stage(keys, plan);
   RuntimeTraits& traits = plan.runtime;
   const RuntimeTraits of_profile = traits;

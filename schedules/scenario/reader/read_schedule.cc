@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of the pipeline, and how many chunks and slices it has.
 #include "schedules/order/registry.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 
@@ -41,6 +42,13 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
     return keys.fail(&Plan::extra_warmup, "only interleaved_1f1b takes it, not " + plan.schedule);
   }
   plan.sequence_slices = keys.size(&Plan::sequence_slices, info->sliced ? 4 : 1);
+  if (plan.sequence_slices > 1 && keys.context.model != nullptr &&
+      !kind_names(*keys.context.model).empty()) {
+    return keys.fail(&Plan::sequence_slices,
+                     "layers of kind " + kind_names(*keys.context.model).front() +
+                         " hand a state from slice to slice, which is not built",
+                     true);
+  }
   if (plan.sequence_slices > 1 && !info->sliced && !any) {
     return keys.fail(&Plan::sequence_slices,
                      "schedule " + plan.schedule + " does not slice sequences");

@@ -8,7 +8,7 @@ namespace rehearse::sim {
 BodyCollectives::BodyCollectives(const Network& network, const Layout& layout)
     : network_(network),
       dispatcher_(static_cast<Dispatcher>(layout.plan.expert_dispatch)),
-      hidden_(layout.shape.hidden),
+      hidden_(layout.shape.experts.row),
       tokens_(layout.shape.experts.tokens),
       slots_(layout.plan.expert_slots),
       balance_(balance_of(layout)) {}

@@ -16,10 +16,14 @@ std::vector<MuonMatrix> muon_matrices(const Layout& layout, const ModelPart& par
                          .cut = part.cut != Cut::None,
                          .expert = part.expert,
                          .count = part.expert ? layout.shape.experts.per_rank : 1};
-  if (!part.matrix()) return {};
+  if (!part.matrix() || !part.muon) return {};
   if (part.head_rows == 0) return {whole};
-  std::vector<MuonMatrix> apart(part.blocks.size(), whole);
-  for (std::size_t block = 0; block < apart.size(); ++block) apart[block].rows = part.blocks[block];
+  std::vector<MuonMatrix> apart;
+  for (const std::int64_t rows : part.blocks) {
+    if (rows == 0) continue;
+    apart.push_back(whole);
+    apart.back().rows = rows;
+  }
   return apart;
 }
 

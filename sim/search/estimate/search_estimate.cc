@@ -29,7 +29,6 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr std::size_t kShapes = kNumSegmentShapes;
 constexpr auto kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
                kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
                kPrediction = static_cast<std::size_t>(SegmentShape::PredictionLayer);
@@ -43,7 +42,7 @@ struct Times {
 // Bodies of one kind of family with one micro-batch, recomputation and number of slices; of slices
 // the times of all of a sequence.
 struct Template {
-  std::array<Times, kShapes> of{};
+  std::vector<Times> of;  // by segment_class
   double transfer = 0;  // [ns] of one activation (of slices: of one) to the next position
   double slowdown = 0;  // compute beside a data-parallel collective
   bool valid = false;
@@ -51,7 +50,7 @@ struct Template {
 
 // What a position runs, in segments per micro-batch; positions with equal loads are one.
 struct Load {
-  std::array<double, kShapes> segments{};
+  std::vector<double> segments;  // by segment_class
   std::int64_t parameters = 0, experts = 0;  // experts: of them, with the experts' own replicas
   std::int32_t positions = 1;
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
@@ -212,17 +211,13 @@ class MeshEstimator {
     to.valid = true;
     to.slowdown = compute.value().scalars().overlap_slowdown;
     const bool pipelined = plan.pipeline_parallel > 1;
-    for (std::size_t s = 0; s < kShapes; ++s) {
-      if (s == kExpert && model_.experts.count == 0) continue;
-      if (s == kDense && !model_.has_dense_layers()) continue;
+    to.of.resize(classes_);
+    for (std::size_t s = 0; s < classes_; ++s) {
+      if (s == kExpert && (mixed() || model_.experts.count == 0)) continue;
+      if (s == kDense && (mixed() || !model_.has_dense_layers())) continue;
       if (s == kPrediction && layout.prediction_layers() == 0) continue;
       const auto cost = [&](Direction direction) {
-        const bool prediction = s == kPrediction;
-        return compute.value().price(make_body(
-            layout, {.segment = rehearse::kind_of(static_cast<SegmentShape>(s)),
-                     .experts = prediction ? model_.has_experts(model_.layers - 1) : s == kExpert,
-                     .direction = direction,
-                     .prediction = prediction}));
+        return compute.value().price(make_body(layout, shape_of(s, direction)));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
@@ -237,6 +232,20 @@ class MeshEstimator {
       times.weight = of_all(cost(Direction::WeightGradient).time);
     }
     if (pipelined) to.transfer = transfer(kind, plan);
+  }
+
+  bool mixed() const { return classes_ > kNumSegmentShapes; }
+
+  // Layers of one class are taken together: with the mean of their reaches, rotating.
+  BodyShape shape_of(std::size_t of, Direction direction) const {
+    if (mixed() && (of == kPrediction || of >= kNumSegmentShapes)) {
+      return body_shape(model_, *segment_of_class(model_, of), direction);
+    }
+    const bool prediction = of == kPrediction;
+    return {.segment = rehearse::kind_of(static_cast<SegmentShape>(of)),
+            .experts = prediction ? model_.has_experts(model_.layers - 1) : of == kExpert,
+            .direction = direction,
+            .prediction = prediction};
   }
 
   double transfer(Kind& kind, const Plan& plan) const {
@@ -299,7 +308,8 @@ class MeshEstimator {
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const auto add = [&](Position position) {
         Load& load = loads[position.index()];
-        for (std::size_t k = 0; k < kShapes; ++k)
+        load.segments.resize(classes_);
+        for (std::size_t k = 0; k < classes_; ++k)
           load.segments[k] += stages[s].segments[k] * (both ? 0.5 : 1);
         load.parameters += stages[s].parameters;
         load.experts += stages[s].experts;
@@ -366,7 +376,7 @@ class MeshEstimator {
     const double m = plan.microbatches();
     double mean_forward = 0, mean_input = 0, mean_weight = 0, mean_communicating = 0;
     for (const Load& load : loads) {
-      for (std::size_t k = 0; k < kShapes; ++k) {
+      for (std::size_t k = 0; k < classes_; ++k) {
         const double share = load.segments[k] * load.positions / plan.pipeline_parallel;
         const Times& times = costs.of[k];
         mean_forward += share * times.forward;
@@ -387,14 +397,14 @@ class MeshEstimator {
     double longest = 0;
     for (const Load& load : loads) {
       double forward = 0, backward = 0;
-      for (std::size_t k = 0; k < kShapes; ++k) {
+      for (std::size_t k = 0; k < classes_; ++k) {
         const Times& times = costs.of[k];
         forward += load.segments[k] * times.forward;
         backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
       }
       if (plan.offload ==
           OffloadMode::Activations) {  // a micro-batch's leave while others come back
-        const double layers = load.segments[kDense] + load.segments[kExpert];
+        const double layers = layers_of(load);
         const double copy = 1e9 * layers * static_cast<double>(load.kept) / host_link();
         const bool alone = plan.pipeline_parallel == 1;  // a backward waits for its own copies
         backward =
@@ -407,7 +417,7 @@ class MeshEstimator {
       }
       double tail = load.update;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
-        const double units = load.segments[kDense] + load.segments[kExpert] + 1;
+        const double units = layers_of(load) + 1;
         const double again = plan.gathers_twice() ? load.unit_gather : 0;
         forward = pace(load.unit_gather * units, forward, costs.slowdown);
         backward = pace((again + load.unit_reduce) * units, backward, costs.slowdown);
@@ -427,6 +437,12 @@ class MeshEstimator {
     double host = 0;
     if (plan.offload == OffloadMode::Optimizer) host = offload_time(plan, loads);
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
+  }
+
+  double layers_of(const Load& load) const {
+    double layers = load.segments[kDense] + load.segments[kExpert];
+    for (std::size_t of = kNumSegmentShapes; of < classes_; ++of) layers += load.segments[of];
+    return layers;
   }
 
   // [B/s] to or from the host, of one of the GPUs that share a switch's link.
@@ -456,6 +472,7 @@ class MeshEstimator {
 
   const SearchSetup& setup_;
   const Transformer& model_;
+  const std::size_t classes_ = segment_classes(model_);
   PipelineTimes& times_;
   std::size_t keep_;
   MeshCandidates out_;

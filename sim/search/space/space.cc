@@ -157,7 +157,8 @@ std::vector<MeshSize> meshes(const Space& space) {
   const std::vector<JsonValue> data = values_of(space, &Plan::data_parallel, {});
   std::vector<MeshSize> found;
   for (const JsonValue& t : values_of(space, &Plan::tensor_parallel, divisors(gpus))) {
-    if (gpus % t.integer != 0 || space.base.model.heads % t.integer != 0) continue;
+    const Transformer& model = space.base.model;
+    if (gpus % t.integer != 0 || (model.has_attention && model.heads % t.integer != 0)) continue;
     for (const JsonValue& p :
          values_of(space, &Plan::pipeline_parallel, divisors(gpus / t.integer))) {
       const std::int64_t inner = t.integer * p.integer;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "schedules/model/kinds/layer_kind.h"
+#include "schedules/model/kinds/mapping.h"
 #include "schedules/base/json_keys.h"
 #include "schedules/model/model_keys.h"
 #include "schedules/runtime/runtime_file.h"
@@ -29,7 +31,9 @@ std::vector<SchemaFile> schema_files() {
           {"fabric", &sim::fabric_key_table()},
           {"calibration", &sim::calibration_key_table()},
           {"case", &case_file_key_table()},
-          {"runtime", &runtime_key_table()}};
+          {"runtime", &runtime_key_table()},
+          {"layer", &layer_kind_key_table()},
+          {"mapping", &mapping_key_table()}};
 }
 
 TEST(Schema, IsTheLoadersTable) {

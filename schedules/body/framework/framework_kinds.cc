@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of a layer kind as its file lists them (schedules/model/kinds/layer_kind.h): products
+// with their collectives over tp, kernels, exchanges over cp.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "schedules/body/framework/framework_nodes.h"
+#include "schedules/body/kind_plan.h"
+#include "schedules/body/sizes.h"
+
+namespace rehearse {
+namespace {
+
+using K = Kernel;
+using P = NodePhase;
+
+class KindNodes {
+ public:
+  KindNodes(FrameworkNodes& nodes, const BoundKind& bound, const std::vector<double>& slots,
+            P phase, bool backward)
+      : b_(nodes), bound_(bound), slots_(slots), phase_(phase), backward_(backward) {}
+
+  void add(const std::vector<KindNode>& nodes) {
+    for (const KindNode& node : nodes) {
+      if (node.when.given() && number(node.when) == 0) continue;
+      switch (node.op) {
+        case KindNode::Op::Product:
+          product(node);
+          break;
+        case KindNode::Op::ProductGradients:
+          gradients(node);
+          break;
+        case KindNode::Op::Kernel:
+          kernel(node);
+          break;
+        case KindNode::Op::Exchange:
+          exchange(node);
+          break;
+        case KindNode::Op::Attention:
+          attention(node);
+          break;
+      }
+    }
+  }
+
+ private:
+  double number(const Expression& expression) const {
+    return expression.given() ? expression.number(slots_) : 0;
+  }
+  std::int64_t whole(const Expression& expression) const {
+    return std::llround(number(expression));
+  }
+
+  // Rows and columns of the product on this rank, of those that run with it too; rows 0: another's
+  // product has it.
+  struct Sizes {
+    std::int64_t rows = 0, columns = 0;
+  };
+  Sizes sizes(std::int32_t tensor) const {
+    const std::vector<KindTensor>& tensors = bound_.kind->tensors;
+    const KindTensor& of = tensors[static_cast<std::size_t>(tensor)];
+    Sizes sizes = alone(of);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].fused_with == tensor && alone(tensors[i]).rows > 0) {
+        return {};  // it runs with the one that names it
+      }
+    }
+    for (std::int32_t with = of.fused_with; with >= 0;
+         with = tensors[static_cast<std::size_t>(with)].fused_with) {
+      sizes.rows += alone(tensors[static_cast<std::size_t>(with)]).rows;
+    }
+    return sizes;
+  }
+  Sizes alone(const KindTensor& tensor) const {
+    if (tensor.when.given() && number(tensor.when) == 0) return {};
+    ModelPart part{.cut = tensor.cut, .out = whole(tensor.shape.front())};
+    part.blocks = {part.out};
+    for (std::size_t i = 0; i < tensor.blocks.size(); ++i) part.blocks[i] = whole(tensor.blocks[i]);
+    for (std::size_t i = 1; i < tensor.shape.size(); ++i) part.in *= whole(tensor.shape[i]);
+    const std::int64_t t = b_.s.tensor;
+    return {part.cut == Cut::Rows ? rows_of_rank(part, t) : part.out,
+            part.cut == Cut::Columns ? part.in / t : part.in};
+  }
+
+  void product(const KindNode& node) {
+    using C = KindNode::Collective;
+    const Sizes size = sizes(node.tensor);
+    if (size.rows == 0) return;
+    if (node.collective == C::GatherSequence) b_.gather_input(Hiding::Exposed, phase_);
+    const bool from_norm = node.collective == C::GatherSequence;
+    b_.gemm(K::Linear, node.name, b_.s.tokens, size.rows, size.columns, phase_, 1, true,
+            from_norm ? WrittenBy::Norm : WrittenBy::Other);
+    if (node.collective == C::ScatterSequence || node.collective == C::Reduce) {
+      b_.reduce_output(Hiding::Exposed, phase_);
+    }
+  }
+
+  // As column_parallel_backward and row_parallel_backward (framework_layer.cc) have it.
+  void gradients(const KindNode& node) {
+    const Sizes size = sizes(node.tensor);
+    if (size.rows == 0) return;
+    const Cut cut = bound_.kind->tensors[static_cast<std::size_t>(node.tensor)].cut;
+    const std::int64_t n = b_.s.tokens;
+    if (cut == Cut::Rows) b_.gather_again(5);
+    if (cut == Cut::Columns) b_.gather_input(Hiding::Exposed, P::Main, 5);
+    b_.gemm(K::LinearInput, node.name, n, size.columns, size.rows);
+    if (cut == Cut::Rows) b_.reduce_output(Hiding::Plain, P::Main, 5);
+    b_.gemm(K::LinearWeight, node.name, size.columns, size.rows, n, P::Weight);
+    b_.accumulate(size.columns * size.rows);
+  }
+
+  void kernel(const KindNode& node) {
+    constexpr std::array kKernels{K::Elementwise, K::Norm, K::Scan, K::Convolution};
+    Node& made = b_.add(kKernels[static_cast<std::size_t>(node.kernel_class)], node.name,
+                        whole(node.bytes), phase_, node.kernels);
+    if (made.kernel != K::Scan) return;
+    made.flops = number(node.flops);
+    made.serial = whole(node.serial);
+    made.rate = node.rate;
+  }
+
+  void attention(const KindNode& node) {
+    Node& made = b_.add(backward_ ? K::AttentionBackward : K::Attention, node.name,
+                        whole(node.bytes), phase_, node.kernels);
+    made.flops = number(node.flops);
+    made.parallel = std::max<std::int64_t>(1, whole(node.tiles));
+  }
+
+  void exchange(const KindNode& node) {
+    const Kernel kernel = node.gathers ? K::AllGather : K::AllToAll;
+    for (std::int32_t call = 0; call < node.kernels; ++call) {
+      b_.add(kernel, node.name, whole(node.bytes) / node.kernels, phase_).axis = Axis::Context;
+    }
+  }
+
+  FrameworkNodes& b_;
+  const BoundKind& bound_;
+  const std::vector<double>& slots_;
+  P phase_;
+  bool backward_;
+};
+
+}  // namespace
+
+void kinds_forward(FrameworkNodes& nodes, NodePhase phase) {
+  for (const BoundKind& mixer : mixers_of(nodes.model)) {
+    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
+    KindNodes(nodes, mixer, slots, phase, /*backward=*/false).add(mixer.kind->forward);
+  }
+}
+
+void kinds_backward(FrameworkNodes& nodes) {
+  for (const BoundKind& mixer : mixers_of(nodes.model)) {
+    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
+    KindNodes(nodes, mixer, slots, P::Main, /*backward=*/true).add(mixer.kind->backward);
+  }
+}
+
+void delta_norm_again(FrameworkNodes& nodes) {
+  for (const BoundKind& mixer : mixers_of(nodes.model)) {
+    if (std::ranges::none_of(mixer.kind->saved, &KindRow::dropped_by_delta_norm)) continue;
+    std::vector<KindNode> norms;
+    bool behind = false;  // the norm, and the exchange back
+    for (const KindNode& node : mixer.kind->forward) {
+      behind |= node.op == KindNode::Op::Kernel && node.kernel_class == KindNode::Class::Norm;
+      if (behind && node.op != KindNode::Op::Product) norms.push_back(node);
+    }
+    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
+    KindNodes(nodes, mixer, slots, P::Recompute, /*backward=*/false).add(norms);
+  }
+}
+
+}  // namespace rehearse
