@@ -297,8 +297,31 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
   return file;
 }
 
+namespace {
+
+// Python writes an infinite number as a word that is no JSON (time_step_limit of Nemotron-H): here
+// it is the largest number, as long as the word.
+std::string with_finite_numbers(std::string text) {
+  constexpr std::string_view kWord = "Infinity", kLargest = "1e308   ";
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && quoted) {
+      ++i;
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && text.compare(i, kWord.size(), kWord) == 0) {
+      text.replace(i, kWord.size(), kLargest);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 Result<ModelFile> read_model_file(const std::string& path) {
-  const Result<JsonValue> root = read_json(path);
+  Result<std::string> text = read_text_file(path, kMostText);
+  if (!text) return text.error();
+  const Result<JsonValue> root = parse_json(with_finite_numbers(std::move(text).value()), path);
   if (!root) return root.error();
   const std::filesystem::path file(path);
   // A downloaded file is always config.json: its folder says which model it is.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
@@ -193,6 +194,17 @@ TEST(Mapping, AConfigThatNoneReadsIsToldItsNearestFamily) {
 "hybrid_override_pattern": "M*"})"),
             "config.json:1: model_type: \"brand_new\" is not known; its other keys are most like "
             "those of nemotron_h");
+}
+
+// As Python writes it: Nemotron-H's published file says [0.0, Infinity].
+TEST(Mapping, AnInfiniteNumberOfAPublishedFileIsRead) {
+  const std::string path = testing::TempDir() + "/mapping_test.infinite.json";
+  std::ofstream(path) << R"({"model_type": "nemotron_h", "hybrid_override_pattern": "M-",
+"architectures": ["Infinity"], "time_step_limit": [0.0, Infinity]})";
+  const Result<ModelFile> read = read_model_file(path);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read.value().model.layers, 2);
+  fs::remove(path);
 }
 
 // Kimi K2 is DeepSeek-V3's class under another word: the same model, executed as it is.
