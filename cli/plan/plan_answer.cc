@@ -149,8 +149,8 @@ std::string megatron_sharding(const Plan& p) {
 // Megatron-LM's words for parts of a layer (NVIDIA/Megatron-LM megatron/core/transformer/
 // transformer_config.py, recompute_modules); empty: it computes the part again by no flag.
 constexpr std::array<std::string_view, kNumRecomputeParts> kModules{
-    "core_attn", "layernorm", "", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts",
-    "gdn_norm_out"};
+    "core_attn",      "layernorm",   "", "moe_act", "mla_up_proj", "mlp", "moe",
+    "shared_experts", "gdn_norm_out"};
 
 std::string recompute_flags(const Plan& p) {
   if (!p.recompute.any()) return "";

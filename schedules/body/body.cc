@@ -35,7 +35,8 @@ std::size_t segment_class(const Transformer& model, const SegmentInfo& segment) 
   const SegmentShape shape = segment_shape(model, segment);
   const bool of_layers = shape == SegmentShape::DenseLayer || shape == SegmentShape::ExpertLayer;
   const std::int32_t of = of_layers ? variant_of(model, segment.layer) : -1;
-  return of < 0 ? static_cast<std::size_t>(shape) : kNumSegmentShapes + static_cast<std::size_t>(of);
+  return of < 0 ? static_cast<std::size_t>(shape)
+                : kNumSegmentShapes + static_cast<std::size_t>(of);
 }
 
 std::size_t segment_classes(const Transformer& model) {
@@ -84,9 +85,9 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
                      std::int32_t slice) {
   const SegmentShape shape = segment_shape(model, segment);
   const bool prediction = shape == SegmentShape::PredictionLayer;
-  const bool has_experts =
-      prediction ? of_prediction(model).has_experts(of_prediction(model).layers - 1)
-                 : shape == SegmentShape::ExpertLayer;
+  const bool has_experts = prediction
+                               ? of_prediction(model).has_experts(of_prediction(model).layers - 1)
+                               : shape == SegmentShape::ExpertLayer;
   std::optional<Reach> reach;
   if (segment.kind == SegmentKind::Layer) {
     reach = prediction ? of_prediction(model).reach(of_prediction(model).layers - 1)

@@ -101,9 +101,9 @@ struct Node {
   bool first = false;       // of the parts
   // Collective of our executor: the nodes before this one may run while it is under way; -1: none.
   std::int32_t until = -1;
-  std::int64_t serial = 0;  // Scan: steps that follow one another, each with its own delay
-  double rate = 1;          // and the share of the architecture's rate of scans that it reaches
-  std::int32_t launches = 1;                // kernels the host issues
+  std::int64_t serial = 0;    // Scan: steps that follow one another, each with its own delay
+  double rate = 1;            // and the share of the architecture's rate of scans that it reaches
+  std::int32_t launches = 1;  // kernels the host issues
   std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
   std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)

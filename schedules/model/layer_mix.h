@@ -57,7 +57,8 @@ inline bool has_mixer(const Transformer& model) {
 }
 // What a model has that is more than attention with an MLP or experts, for people; empty: nothing.
 std::string beyond_plain_layers(const Transformer& model);
-// The names of all kinds in a model's layers but attention, MLP and experts, in the order of layers.
+// The names of all kinds in a model's layers but attention, MLP and experts, in the order of
+// layers.
 std::vector<std::string> kind_names(const Transformer& model);
 
 }  // namespace rehearse

@@ -70,7 +70,8 @@ std::int64_t of_expert_layer(const Transformer& model, Wanted wanted) {
   return elements_with(parts, 1);
 }
 
-// Operations of kernels that are no products, in multiply-adds per token: of scans and convolutions.
+// Operations of kernels that are no products, in multiply-adds per token: of scans and
+// convolutions.
 double kernel_work(const Transformer& model, std::int64_t sequence_length) {
   double work = 0;
   for (const BoundKind& mixer : mixers_of(model)) {
@@ -87,9 +88,8 @@ double kernel_work(const Transformer& model, std::int64_t sequence_length) {
 // Widths of the two attention products together: scores over q.k, and probabilities times v.
 double attention_width(const Transformer& model) {
   const LatentAttention& m = model.latent;
-  const std::int64_t per_head =
-      m.used() ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim
-               : model.head_dim + model.value_dim();
+  const std::int64_t per_head = m.used() ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim
+                                         : model.head_dim + model.value_dim();
   return static_cast<double>(model.heads * per_head);
 }
 
@@ -260,8 +260,7 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
   }
   // Forward once, backward twice; 2 FLOPs per multiply-add.
   const std::int64_t layers = model.layers + model.prediction_layers;
-  return 3.0 * 2.0 * tokens *
-         (weights + core_work(model, layers, sequence_length, causal));
+  return 3.0 * 2.0 * tokens * (weights + core_work(model, layers, sequence_length, causal));
 }
 
 }  // namespace rehearse

@@ -117,8 +117,8 @@ struct Transformer {
   bool one_norm = false;              // cohere2: and of one norm
   bool has_attention = true, has_mlp = true;  // false: a layer lacks the block, with its norms
   bool attention_gate = false;  // qwen3_next: what heads give, times the sigmoid of as many columns
-  bool keys_are_values = false;       // gemma 4: no product of values
-  bool norm_is_residual = false;      // bloom may: what joins a block's result is its normed input
+  bool keys_are_values = false;   // gemma 4: no product of values
+  bool norm_is_residual = false;  // bloom may: what joins a block's result is its normed input
   bool tied_embedding = true;
   bool scaled_embedding = false;          // gemma: rows of the table times sqrt(h)
   double attention_scale = 0;             // of queries times keys; 0: 1 / sqrt(head_dim)

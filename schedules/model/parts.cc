@@ -166,8 +166,7 @@ void add_mixer(const Transformer& model, std::vector<ModelPart>& parts) {
   if (after) add_norm(model, Role::OutNorm1, "out_norm1.weight", "out_norm1.bias", parts);
 }
 
-void add_feed_forward(const Transformer& model, std::int64_t layer,
-                      std::vector<ModelPart>& parts) {
+void add_feed_forward(const Transformer& model, std::int64_t layer, std::vector<ModelPart>& parts) {
   const bool before = model.norm_placement != NormPlacement::After && !model.one_norm;
   const bool after = model.norm_placement != NormPlacement::Before;
   if (before) add_norm(model, Role::Norm2, "norm2.weight", "norm2.bias", parts);

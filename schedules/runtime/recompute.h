@@ -23,8 +23,8 @@ enum class RecomputePart : std::uint8_t {
   Experts,           // moe: router to combine, shared experts too
   SharedExperts,
   DeltaNormOut,  // gdn_norm_out: a delta net's norm and gate
-  Operators,  // torchtitan's selective; no word of a file: all but every second product and
-              // attention
+  Operators,     // torchtitan's selective; no word of a file: all but every second product and
+                 // attention
 };
 // Those that a file may list.
 inline constexpr std::size_t kNumRecomputeParts = 9;

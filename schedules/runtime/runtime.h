@@ -132,11 +132,11 @@ struct RuntimeTraits {
   bool shards_master_parameters = false;  // such shards are fp32, and no other copy is kept
   bool gathers_once_in_pipeline = false;  // a pipeline gathers and reduces such units once a step
   std::int32_t pipeline_zero_stage = 3;   // the highest stage that runs beside a pipeline
-  // Layers that are not attention with an MLP or experts (Transformer::mix) are priced: the profile's
-  // script of a layer says where their tensors stand.
+  // Layers that are not attention with an MLP or experts (Transformer::mix) are priced: the
+  // profile's script of a layer says where their tensors stand.
   bool layer_kinds = true;
-  bool transfer_scatter_gather = true;    // tensor-parallel ranks each send a part of what all hold
-  std::int32_t pad_vocabulary_to = 128;   // where the plan says nothing
+  bool transfer_scatter_gather = true;   // tensor-parallel ranks each send a part of what all hold
+  std::int32_t pad_vocabulary_to = 128;  // where the plan says nothing
 
   bool operator==(const RuntimeTraits&) const = default;
 };

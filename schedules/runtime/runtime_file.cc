@@ -134,8 +134,7 @@ constexpr std::array kRowKeys{
     word("phase", kPhases, "freed by W where the backward is split"),
     word("recompute", kRecompute,
          "here a backward makes again what was dropped, or all of the forward"),
-    word("mixer", kMixer,
-         "here stand the rows of a layer kind in attention's place, or beside it"),
+    word("mixer", kMixer, "here stand the rows of a layer kind in attention's place, or beside it"),
 };
 constexpr KeyTable kRow{.title = "row", .keys = kRowKeys};
 constexpr std::array kSegmentKeys{

@@ -13,9 +13,8 @@
 namespace rehearse {
 
 inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePartNames{
-    "attention_core", "norm", "mlp_activation", "expert_activation",
-    "latent_up",      "mlp",  "experts",        "shared_experts",
-    "delta_norm_out"};
+    "attention_core", "norm",           "mlp_activation", "expert_activation", "latent_up", "mlp",
+    "experts",        "shared_experts", "delta_norm_out"};
 
 // Why the plan's parts cannot be computed again, in one line; empty: they can. REQUIRES: the plan's
 // runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.

@@ -36,8 +36,8 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
 NodeCost scan_cost(const ComputeCosts& costs, const Node& node) {
   const KernelScalars& scalars = costs.scalars;
   const double products = node.flops / (scalars.scan_tflops * node.rate * 1e3);
-  const double moved = static_cast<double>(node.bytes) /
-                       (scalars.scan_memory * costs.memory_bytes_per_s) * 1e9;
+  const double moved =
+      static_cast<double>(node.bytes) / (scalars.scan_memory * costs.memory_bytes_per_s) * 1e9;
   const double chain = static_cast<double>(node.serial) * scalars.scan_chunk_us * 1e3;
   return {.ns = std::max({products, moved, chain}) + node.launches * scalars.kernel_us * 1e3,
           .level = scalars.level_of(scalars.scan_assumed)};

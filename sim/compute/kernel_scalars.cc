@@ -61,7 +61,7 @@ constexpr ScalarRow kScalars[] = {
 };
 
 constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {
-    "elementwise", "dropout", "activation",    "norm",     "norm_persistent",
+    "elementwise", "dropout", "activation",    "norm",      "norm_persistent",
     "rope",        "softmax", "cross_entropy", "optimizer", "convolution"};
 // Attention in separate kernels has no rate of its own.
 constexpr auto kFirstFused = static_cast<std::size_t>(AttentionKernel::Flash1);

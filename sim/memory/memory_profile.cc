@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
-    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V",
-    "a", "S", "x", "m", "o", "i", "w",   "g", "y", "r", "z"};
+    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a",
+    "S", "x", "m", "o", "i", "w", "g",   "y", "r", "z"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
                                                          "flash",
                                                          "unfused",
@@ -155,8 +155,8 @@ class ProfileReader {
     const JsonValue *made = item.given("+"), *freed = item.given("-"),
                     *recompute = item.given("recompute"), *mixer = item.given("mixer"),
                     *size = item.given("size");
-    const int acts = (made != nullptr) + (freed != nullptr) + (recompute != nullptr) +
-                     (mixer != nullptr);
+    const int acts =
+        (made != nullptr) + (freed != nullptr) + (recompute != nullptr) + (mixer != nullptr);
     if (acts != 1 || (made != nullptr) != (size != nullptr)) {
       report_.fail(item.line, path, "a row has '+' with 'size', '-', 'recompute' or 'mixer'");
       return row;

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "schedules/body/sizes.h"
 #include "schedules/body/kind_plan.h"
+#include "schedules/body/sizes.h"
 #include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/parts.h"
 #include "schedules/scenario/expert_plan.h"
@@ -319,8 +319,8 @@ SizeFormula bytes_formula(double bytes) {
 }
 
 // The rows of a forward or a backward where the kinds of a layer stand in the place that the script
-// has for them. What a kind saves lives from the forward's place to the backward's; what its kernels
-// work in, while they run.
+// has for them. What a kind saves lives from the forward's place to the backward's; what its
+// kernels work in, while they run.
 std::vector<ScriptRow> with_mixers(const std::vector<ScriptRow>& rows, const Layout& layout,
                                    bool forward) {
   std::vector<ScriptRow> all;
@@ -351,10 +351,10 @@ std::vector<ScriptRow> with_mixers(const std::vector<ScriptRow>& rows, const Lay
         const std::int64_t share = saved.cut == KindRow::Cut::Tensor     ? s.tensor
                                    : saved.cut == KindRow::Cut::Sequence ? s.tokens / s.local
                                                                          : 1;
-        const double size = bytes(saved.bytes) * static_cast<double>(s.tokens) /
-                            static_cast<double>(share);
-        const bool dropped = saved.dropped_by_delta_norm &&
-                             layout.plan.recomputes(RecomputePart::DeltaNormOut);
+        const double size =
+            bytes(saved.bytes) * static_cast<double>(s.tokens) / static_cast<double>(share);
+        const bool dropped =
+            saved.dropped_by_delta_norm && layout.plan.recomputes(RecomputePart::DeltaNormOut);
         if (forward || dropped) {
           act(Act::Allocate, saved.name, size, dropped ? Keep::No : Keep::Always);
         }
@@ -381,8 +381,8 @@ SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profil
 
 }  // namespace
 
-SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
-                             std::int32_t index, bool rotates) {
+SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
+                             bool rotates) {
   const Transformer& of = variant(layout.model, index);
   return segment_program(
       profile, {of, layout.plan},

@@ -44,8 +44,8 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
                                SegmentShape shape, bool rotates = true);
 
 // The same of a mixed model's layers of one variant.
-SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
-                             std::int32_t index, bool rotates = true);
+SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
+                             bool rotates = true);
 
 // The programs of every class of segments (segment_class) that the model has; empty: it has none.
 // Layers that do not rotate have their own.

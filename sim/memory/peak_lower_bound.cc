@@ -169,8 +169,7 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
     layer = std::numeric_limits<std::int64_t>::max();
     for (std::int32_t i = 0; i < count; ++i) {
       for (const bool rotates : {true, false}) {
-        layer = std::min(layer,
-                         forward_bytes(layer_program(*profile_, layout, i, rotates)).kept);
+        layer = std::min(layer, forward_bytes(layer_program(*profile_, layout, i, rotates)).kept);
       }
     }
   } else {

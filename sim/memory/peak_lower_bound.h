@@ -81,9 +81,9 @@ class BoundTables {
   const MemoryProfile* profile_;
   const Transformer& model_;
   std::int32_t capability_;
-  std::vector<Elements> elements_;                    // of a segment of each class
-  std::map<std::int64_t, Elements> predictions_;      // by layer, of those that predict further
-  std::int64_t table_ = 0;                            // of the table of words
+  std::vector<Elements> elements_;                // of a segment of each class
+  std::map<std::int64_t, Elements> predictions_;  // by layer, of those that predict further
+  std::int64_t table_ = 0;                        // of the table of words
   std::map<std::pair<std::int32_t, Recompute>, Kept> kept_;
 };
 

@@ -174,8 +174,8 @@ class ExpertNodes {
     if (x_.gathers_tokens) {
       b_.begin(GraphPart::None);
       const std::int64_t all = x_.block * x_.tokens;
-      collective(K::AllGather, Axis::ExpertBlock, "tokens; all_gather ep",
-                 all * row() * element(), phase);
+      collective(K::AllGather, Axis::ExpertBlock, "tokens; all_gather ep", all * row() * element(),
+                 phase);
       collective(K::AllGather, Axis::ExpertBlock, "map and weights; all_gather ep",
                  5 * all * experts_.count, phase);
       routed(permute("rows of own experts", 2 * rows_bytes(), phase, of_permutation()));
@@ -218,8 +218,8 @@ class ExpertNodes {
   // Back to the ranks that brought the tokens; partial sums of q ranks in the type of the weights.
   void return_rows(Kernel kernel, std::string_view name, P phase) {
     if (x_.gathers_tokens) {
-      routed(permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * row(),
-                     phase, of(&ExpertLaunches::sums)));
+      routed(permute("rows to all tokens", rows_bytes() + 4 * x_.block * x_.tokens * row(), phase,
+                     of(&ExpertLaunches::sums)));
       collective(K::ReduceScatter, Axis::ExpertBlock, "tokens; reduce_scatter ep",
                  4 * x_.block * x_.tokens * row(), phase);
       return;

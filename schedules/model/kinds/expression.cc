@@ -214,8 +214,10 @@ class ExpressionReader {
       int operands;
       Op op;
     };
-    constexpr Function kFunctions[]{{"when", 3, Op::When}, {"ceil", 2, Op::Ceil},
-                                    {"min", 2, Op::Min},   {"max", 2, Op::Max},
+    constexpr Function kFunctions[]{{"when", 3, Op::When},
+                                    {"ceil", 2, Op::Ceil},
+                                    {"min", 2, Op::Min},
+                                    {"max", 2, Op::Max},
                                     {"len", 1, Op::Length}};
     for (const Function& function : kFunctions) {
       if (function.name != name) continue;

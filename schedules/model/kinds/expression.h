@@ -2,8 +2,9 @@
 // Expressions of layer kinds and mappings: strings such as "2*d + when(gated, f, 0)".
 //
 // Whole numbers, 'words', null, names, ( ), + - * / %, comparisons, and or not, `a in b`,
-// when(c, a, b), ceil(a, b) of a/b, min, max, len(list), list[i]. False is 0, true is 1. A name is a slot of the
-// caller's; which one is settled when the text is read, so an unknown name is an error there.
+// when(c, a, b), ceil(a, b) of a/b, min, max, len(list), list[i]. False is 0, true is 1. A name is
+// a slot of the caller's; which one is settled when the text is read, so an unknown name is an
+// error there.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +53,30 @@ class Expression {
  private:
   friend class ExpressionReader;
   enum class Op : std::uint8_t {
-    Number, Word, Null, Slot, Add, Subtract, Multiply, Divide, Modulo, Negate, Not, And, Or, Equal,
-    Differs, Less, AtMost, In, When, Ceil, Min, Max, Length, At,
+    Number,
+    Word,
+    Null,
+    Slot,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Negate,
+    Not,
+    And,
+    Or,
+    Equal,
+    Differs,
+    Less,
+    AtMost,
+    In,
+    When,
+    Ceil,
+    Min,
+    Max,
+    Length,
+    At,
   };
   // Postfix: a step takes what it needs off the stack.
   struct Step {

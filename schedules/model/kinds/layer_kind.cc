@@ -22,15 +22,10 @@ constexpr KeySpec text(std::string_view name, std::string_view about, bool requi
 }
 constexpr KeySpec word(std::string_view name, std::span<const std::string_view> choices,
                        std::string_view about, bool required = false) {
-  return {.name = name,
-          .types = kString,
-          .choices = choices,
-          .required = required,
-          .about = about};
+  return {.name = name, .types = kString, .choices = choices, .required = required, .about = about};
 }
 constexpr KeySpec list(std::string_view name, const KeyTable& items, std::string_view about) {
-  return {
-      .name = name, .types = kArray, .items = &items, .item_types = kObject, .about = about};
+  return {.name = name, .types = kArray, .items = &items, .item_types = kObject, .about = about};
 }
 constexpr KeySpec texts(std::string_view name, std::string_view about) {
   return {.name = name, .types = kArray, .item_types = kString, .about = about};
@@ -65,8 +60,8 @@ constexpr std::array kTensorKeys{
 };
 constexpr KeyTable kTensorTable{.title = "tensor", .keys = kTensorKeys};
 
-constexpr std::array<std::string_view, 5> kOps{"product", "product_gradients", "kernel",
-                                               "exchange", "attention"};
+constexpr std::array<std::string_view, 5> kOps{"product", "product_gradients", "kernel", "exchange",
+                                               "attention"};
 constexpr std::array<std::string_view, 2> kExchanges{"all_to_all", "all_gather"};
 constexpr std::array<std::string_view, 4> kClasses{"elementwise", "norm", "scan", "conv"};
 constexpr std::array<std::string_view, 4> kCollectives{"none", "gather_sequence",
@@ -128,7 +123,8 @@ constexpr std::array kFileKeys{
     text("kind", "its name, as mappings write it", true),
     text("says", "for people"),
     texts("sources", "for people"),
-    word("built_in", kBuiltIns, "code of ours has what it runs and keeps; the file has its tensors"),
+    word("built_in", kBuiltIns,
+         "code of ours has what it runs and keeps; the file has its tensors"),
     KeySpec{.name = "symbols",
             .types = kObject,
             .required = true,
@@ -277,8 +273,8 @@ class Reader {
     }
     constexpr std::size_t kMostBlocks = std::tuple_size_v<decltype(ModelPart::blocks)>;
     if (tensor.shape.empty() || tensor.blocks.size() > kMostBlocks) {
-      report_.fail(value.line, at, "has no shape, or more than " + std::to_string(kMostBlocks) +
-                                       " blocks");
+      report_.fail(value.line, at,
+                   "has no shape, or more than " + std::to_string(kMostBlocks) + " blocks");
     }
     switch (place_of(kCuts, text_of(value, "cut"))) {
       case 1:
@@ -573,9 +569,9 @@ Result<std::vector<NamedShape>> tensor_shapes(const BoundKind& bound, const Symb
     if (!tensor.bias.given() || !holds(tensor.bias, slots)) continue;
     // Of experts a row of their own: [E, out].
     const std::size_t rows = tensor.parameter && shape.shape.size() == 3 ? 2 : 1;
-    shapes.push_back({.name = named(tensor.bias_name),
-                      .shape = {shape.shape.begin(),
-                                shape.shape.begin() + static_cast<std::ptrdiff_t>(rows)}});
+    shapes.push_back(
+        {.name = named(tensor.bias_name),
+         .shape = {shape.shape.begin(), shape.shape.begin() + static_cast<std::ptrdiff_t>(rows)}});
   }
   return shapes;
 }

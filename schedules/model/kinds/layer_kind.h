@@ -33,9 +33,9 @@ struct KindTensor {
   std::vector<Expression> shape, blocks;
   Cut cut = Cut::None;
   PartUse use = PartUse::Product;
-  Expression when, bias;   // not given: always; never
-  bool parameter = false;  // no `.weight` behind the name
-  bool muon = true;        // Muon orthogonalizes it, where it is a product
+  Expression when, bias;         // not given: always; never
+  bool parameter = false;        // no `.weight` behind the name
+  bool muon = true;              // Muon orthogonalizes it, where it is a product
   std::int32_t fused_with = -1;  // frameworks run the product of that tensor with this one's
 };
 
@@ -49,8 +49,8 @@ struct KindNode {
   Class kernel_class = Class::Elementwise;
   std::string name;
   Expression when, flops, bytes, serial;
-  Expression tiles;     // of attention: blocks of 128 queries of a head, which share the SMs
-  bool gathers = false;  // an exchange that gives every rank all
+  Expression tiles;          // of attention: blocks of 128 queries of a head, which share the SMs
+  bool gathers = false;      // an exchange that gives every rank all
   std::int32_t kernels = 1;  // launches; of an exchange its calls
   double rate = 1;           // share of the architecture's rate of scans that it reaches
 };
@@ -96,8 +96,8 @@ const KeyTable& layer_kind_key_table();
 
 // Symbols, lets and the plan's numbers in the order of the file's expressions.
 std::vector<double> slots_of(const BoundKind& bound, const KindPlan& plan);
-// Checks what a file's expressions give for these symbols: shapes in whole numbers, blocks that make
-// the rows. Errors: one line that names the kind, the place and the values.
+// Checks what a file's expressions give for these symbols: shapes in whole numbers, blocks that
+// make the rows. Errors: one line that names the kind, the place and the values.
 Result<> check_bound(const BoundKind& bound);
 // The condition of the plan that does not hold, with its numbers; empty: all do.
 std::string unmet_need(const BoundKind& bound, const KindPlan& plan);

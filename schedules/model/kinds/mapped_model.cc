@@ -207,7 +207,8 @@ class MappedReader {
   const ExpressionValue& named(const std::string& key) const {
     static const ExpressionValue kNone;
     const auto known = std::ranges::find(names_, key);
-    return known == names_.end() ? kNone : values_[static_cast<std::size_t>(known - names_.begin())];
+    return known == names_.end() ? kNone
+                                 : values_[static_cast<std::size_t>(known - names_.begin())];
   }
 
   Choice choice_of(const std::string& name) {
@@ -245,8 +246,9 @@ class MappedReader {
       if (ignores != nullptr && ignores->text.find(letter) != std::string::npos) continue;
       const JsonValue* way = letters.given(std::string(1, letter));
       if (way == nullptr) {
-        fail(key, json_excerpt(std::string(1, letter)) + " is no letter of a layer of " +
-                      text_of("model_type"),
+        fail(key,
+             json_excerpt(std::string(1, letter)) + " is no letter of a layer of " +
+                 text_of("model_type"),
              true);
         break;
       }
@@ -268,8 +270,9 @@ class MappedReader {
       if (way == nullptr) {
         std::vector<std::string_view> known;
         for (const JsonMember& member : words->members) known.push_back(member.key);
-        fail(key, json_excerpt(word) + " is no layer of " + text_of("model_type") +
-                      what_is_known(word, known),
+        fail(key,
+             json_excerpt(word) + " is no layer of " + text_of("model_type") +
+                 what_is_known(word, known),
              true);
         break;
       }
@@ -417,8 +420,8 @@ class MappedReader {
                         value.number <= kMostOfAny && value.number == std::floor(value.number);
       if (!fits) {
         const JsonValue* expression = bindings.given(symbol);
-        const auto read = expression == nullptr ? expressions_.end()
-                                                : expressions_.find(expression->text);
+        const auto read =
+            expression == nullptr ? expressions_.end() : expressions_.find(expression->text);
         fail("model_type",
              at + " is " + shown(value) + ", no whole number from 0 to 2^30" +
                  (read == expressions_.end() ? std::string() : with_values(read->second)));
@@ -587,8 +590,8 @@ class MappedReader {
           {.name = "router.correction", .elements = experts.count, .of_experts = true});
     }
     const std::int64_t groups = std::max<std::int64_t>(experts.groups, 1);
-    if (experts.per_token < 1 || experts.per_token > experts.count ||
-        experts.count % groups != 0 || experts.kept_groups > groups ||
+    if (experts.per_token < 1 || experts.per_token > experts.count || experts.count % groups != 0 ||
+        experts.kept_groups > groups ||
         experts.per_token > experts.kept_groups * (experts.count / groups)) {
       fail("model_type", chosen.module + ": " + std::to_string(experts.per_token) +
                              " experts a token of " + std::to_string(experts.count) + ", in " +
@@ -630,7 +633,8 @@ class MappedReader {
                });
     take_first([](const Facts& f) { return f.one.experts.count > 0; },
                [&](const Transformer& of) { model.experts = of.experts; });
-    model.has_attention = std::ranges::any_of(facts, [](const Facts& f) { return f.one.has_attention; });
+    model.has_attention =
+        std::ranges::any_of(facts, [](const Facts& f) { return f.one.has_attention; });
     model.has_mlp = std::ranges::any_of(facts, [](const Facts& f) { return f.one.has_mlp; });
     model.layers = static_cast<std::int64_t>(facts.size());
     std::vector<ExtraVector> extra;
@@ -668,8 +672,9 @@ class MappedReader {
     for (const Facts& of : facts) {
       if (of.window == 0) continue;
       if (model.sliding_window != 0 && model.sliding_window != of.window) {
-        return fail("model_type", "layers have windows of " + std::to_string(model.sliding_window) +
-                                      " and " + std::to_string(of.window) + ": one alone is priced",
+        return fail("model_type",
+                    "layers have windows of " + std::to_string(model.sliding_window) + " and " +
+                        std::to_string(of.window) + ": one alone is priced",
                     true);
       }
       model.sliding_window = of.window;
@@ -737,9 +742,8 @@ class MappedReader {
 
   void add(std::vector<FileTensor>& all, const std::string& name, std::vector<std::int64_t> shape,
            std::optional<std::int64_t> layer) {
-    const auto same = std::ranges::find_if(all, [&](const FileTensor& other) {
-      return other.name == name && other.shape == shape;
-    });
+    const auto same = std::ranges::find_if(
+        all, [&](const FileTensor& other) { return other.name == name && other.shape == shape; });
     if (same != all.end()) {
       if (layer) same->layers.push_back(*layer);
       return;
@@ -838,8 +842,9 @@ MappedModel read_mapped(const Mapping& mapping, const JsonValue& object, const s
        .line = type == nullptr ? object.line : type->line,
        .key = join_key(key, "model_type"),
        .value = json_quoted(mapping.model_type),
-       .priced = beyond.empty() ? "its attention, MLP and experts are priced"
-                                : "it has " + beyond + "; run performs attention, MLP and experts"});
+       .priced = beyond.empty()
+                     ? "its attention, MLP and experts are priced"
+                     : "it has " + beyond + "; run performs attention, MLP and experts"});
   return read;
 }
 

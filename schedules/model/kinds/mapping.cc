@@ -68,8 +68,9 @@ constexpr std::array kFileKeys{
     text("layer_name", "of a layer's tensors, # for its number"),
     KeySpec{.name = "layer",
             .types = kArray,
-            .about = "the blocks of a layer, lists of norm:NAME, choose:NAME, norm_after:NAME; behind "
-                     "a norm @CHOICE.WAY: where that way is taken alone"},
+            .about =
+                "the blocks of a layer, lists of norm:NAME, choose:NAME, norm_after:NAME; behind "
+                "a norm @CHOICE.WAY: where that way is taken alone"},
     object("choose", "by layer: `from` says which way is taken, the rest are the ways"),
     object("prediction", "layers that predict further tokens", &kPrediction),
 };
@@ -136,7 +137,8 @@ Result<Mapping> parse_mapping(const JsonValue& document, const std::string& path
   if (report.ok() && document.given("as") == nullptr) {
     for (const std::string_view key :
          {"defaults", "stream", "layer", "choose", "layer_name", "embedding", "final_norm"}) {
-      if (document.given(key) == nullptr) report.fail(document.line, std::string(key), "is required");
+      if (document.given(key) == nullptr)
+        report.fail(document.line, std::string(key), "is required");
     }
   }
   if (!report.ok()) return report.error();

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "schedules/scenario/plan_names.h"
 #include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/layer_mix.h"
+#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 
@@ -52,8 +52,8 @@ void read_tensor_parallel(const GivenKeys& keys, const Transformer& model, std::
 // What the kinds of a model need of the mesh that cuts them.
 void meet_needs(const GivenKeys& keys, const Transformer& model, const Plan& plan) {
   for (const BoundKind& mixer : mixers_of(model)) {
-    const std::string unmet = unmet_need(
-        mixer, {.tensor = plan.tensor_parallel, .context = plan.context_parallel});
+    const std::string unmet =
+        unmet_need(mixer, {.tensor = plan.tensor_parallel, .context = plan.context_parallel});
     if (unmet.empty()) continue;
     return keys.fail(plan.context_parallel > 1 ? PlanField(&Plan::context_parallel)
                                                : PlanField(&Plan::tensor_parallel),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of the pipeline, and how many chunks and slices it has.
-#include "schedules/order/registry.h"
 #include "schedules/model/layer_mix.h"
+#include "schedules/order/registry.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 

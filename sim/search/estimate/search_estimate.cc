@@ -43,14 +43,14 @@ struct Times {
 // the times of all of a sequence.
 struct Template {
   std::vector<Times> of;  // by segment_class
-  double transfer = 0;  // [ns] of one activation (of slices: of one) to the next position
-  double slowdown = 0;  // compute beside a data-parallel collective
+  double transfer = 0;    // [ns] of one activation (of slices: of one) to the next position
+  double slowdown = 0;    // compute beside a data-parallel collective
   bool valid = false;
 };
 
 // What a position runs, in segments per micro-batch; positions with equal loads are one.
 struct Load {
-  std::vector<double> segments;  // by segment_class
+  std::vector<double> segments;              // by segment_class
   std::int64_t parameters = 0, experts = 0;  // experts: of them, with the experts' own replicas
   std::int32_t positions = 1;
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone

@@ -57,7 +57,8 @@ TEST(Expression, IsRealDivisionInCosts) {
   EXPECT_EQ(read.slots(), (std::vector<std::int32_t>{0, 1}));
 }
 
-BoundKind bound(const std::string& kind, const std::vector<std::pair<std::string, std::int64_t>>& symbols) {
+BoundKind bound(const std::string& kind,
+                const std::vector<std::pair<std::string, std::int64_t>>& symbols) {
   BoundKind made{.kind = layer_kind(kind).value()};
   made.values.assign(made.kind->symbols.size(), 0);
   for (const auto& [name, value] : symbols) {
@@ -93,8 +94,14 @@ std::int64_t parameters(const BoundKind& of) {
 // A Mamba layer of Nemotron 3 Nano, 8,192 tokens in one sequence: by hand from the shapes, and from
 // the kernels of state-spaces/mamba ops/triton/ssd_combined.py.
 TEST(LayerKind, CountsAMambaLayerToTheByte) {
-  const BoundKind layer = bound("mamba2", {{"h", 2688}, {"H", 64}, {"P", 64}, {"N", 128},
-                                           {"G", 8}, {"W", 4}, {"Q", 128}, {"conv_bias", 1},
+  const BoundKind layer = bound("mamba2", {{"h", 2688},
+                                           {"H", 64},
+                                           {"P", 64},
+                                           {"N", 128},
+                                           {"G", 8},
+                                           {"W", 4},
+                                           {"Q", 128},
+                                           {"conv_bias", 1},
                                            {"normed", 1}});
   EXPECT_EQ(parameters(layer), 38'744'896 - 2688);  // without the block's norm
   const KindPlan plan{.tokens = 8192, .sequence = 8192};
@@ -123,8 +130,9 @@ TEST(LayerKind, CountsAMambaLayerToTheByte) {
 
 // A gated delta layer of Qwen3-Next, the same tokens.
 TEST(LayerKind, CountsADeltaLayerToTheByte) {
-  const BoundKind layer = bound("gated_delta_net", {{"h", 2048}, {"Hk", 16}, {"Hv", 32}, {"K", 128},
-                                                    {"V", 128}, {"W", 4}, {"C", 64}});
+  const BoundKind layer =
+      bound("gated_delta_net",
+            {{"h", 2048}, {"Hk", 16}, {"Hv", 32}, {"K", 128}, {"V", 128}, {"W", 4}, {"C", 64}});
   const KindPlan plan{.tokens = 8192, .sequence = 8192};
   const auto forward = [&](const std::string& name) {
     return costs_of(layer, layer.kind->forward, name, plan).flops;
@@ -139,9 +147,17 @@ TEST(LayerKind, CountsADeltaLayerToTheByte) {
 
 // Below about 12,800 tokens the sparse core of DeepSeek-V3.2 costs more than the dense one would.
 TEST(LayerKind, ASparseCoreCostsWhatItsKeysCost) {
-  const BoundKind layer = bound("dsa", {{"h", 7168}, {"a", 128}, {"q", 1536}, {"r", 512},
-                                        {"nope", 128}, {"rope", 64}, {"V", 128}, {"Hi", 64},
-                                        {"Di", 128}, {"top", 2048}, {"own", 1}});
+  const BoundKind layer = bound("dsa", {{"h", 7168},
+                                        {"a", 128},
+                                        {"q", 1536},
+                                        {"r", 512},
+                                        {"nope", 128},
+                                        {"rope", 64},
+                                        {"V", 128},
+                                        {"Hi", 64},
+                                        {"Di", 128},
+                                        {"top", 2048},
+                                        {"own", 1}});
   const auto per_token = [&](std::int64_t s) {
     const KindPlan plan{.tokens = s, .sequence = s};
     return costs_of(layer, layer.kind->forward, "sparse core", plan).flops / static_cast<double>(s);
@@ -154,8 +170,8 @@ TEST(LayerKind, ASparseCoreCostsWhatItsKeysCost) {
 }
 
 TEST(LayerKind, SaysWhichPlansItCannotMeet) {
-  const BoundKind layer = bound("mamba2", {{"h", 2688}, {"H", 64}, {"P", 64}, {"N", 128},
-                                           {"G", 8}, {"W", 4}, {"Q", 128}});
+  const BoundKind layer = bound(
+      "mamba2", {{"h", 2688}, {"H", 64}, {"P", 64}, {"N", 128}, {"G", 8}, {"W", 4}, {"Q", 128}});
   EXPECT_EQ(unmet_need(layer, {.tensor = 8}), "");
   EXPECT_EQ(unmet_need(layer, {.tensor = 8, .context = 2}), "");
   EXPECT_EQ(unmet_need(layer, {.tensor = 16}), "G % tp == 0, with G = 8, tp = 16");
@@ -198,15 +214,16 @@ TEST(LayerKind, AMadeUpOneIsCountedCutAndPriced) {
 
 TEST(LayerKind, ErrorsNameFilePlaceAndWhatIsWrong) {
   const auto error = [](const std::string& members) {
-    const Result<const LayerKind*> kind = parsed(
-        R"({"schema": "layer/1", "kind": "x", "symbols": {"h": ""}, )" + members + "}");
+    const Result<const LayerKind*> kind =
+        parsed(R"({"schema": "layer/1", "kind": "x", "symbols": {"h": ""}, )" + members + "}");
     return kind ? "" : kind.error().message;
   };
   EXPECT_EQ(error(R"("tensors": [{"name": "w", "shape": ["hh"], "cut": "none", "use": "norm"}])"),
             "made.json:1: tensors.w.shape: \"hh\" knows no hh, the nearest known one is h");
-  EXPECT_EQ(error(R"("tensors": [{"name": "w", "shape": ["h"], "cut": "sideways", "use": "norm"}])"),
-            "made.json:1: tensors[0].cut: \"sideways\" is not one of none, rows, columns, experts, "
-            "vocabulary");
+  EXPECT_EQ(
+      error(R"("tensors": [{"name": "w", "shape": ["h"], "cut": "sideways", "use": "norm"}])"),
+      "made.json:1: tensors[0].cut: \"sideways\" is not one of none, rows, columns, experts, "
+      "vocabulary");
   EXPECT_EQ(error(R"("forward": [{"op": "product", "tensor": "w"}])"),
             "made.json:1: nodes.w: is no tensor whose use is product");
   EXPECT_EQ(error(R"("forward": [{"op": "kernel", "name": "k", "class": "scan"}])"),

@@ -48,8 +48,7 @@ std::vector<std::int64_t> expanded(const std::string& ranges) {
     const std::string part = ranges.substr(at, end - at);
     const std::size_t dash = part.find('-');
     const std::int64_t first = std::stoll(part.substr(0, dash));
-    const std::int64_t last =
-        dash == std::string::npos ? first : std::stoll(part.substr(dash + 1));
+    const std::int64_t last = dash == std::string::npos ? first : std::stoll(part.substr(dash + 1));
     for (std::int64_t layer = first; layer <= last; ++layer) layers.push_back(layer);
     at = end + 1;
   }
@@ -64,7 +63,8 @@ std::string bare(std::string name) {
   return name;
 }
 
-using Tensors = std::map<std::pair<std::string, std::vector<std::int64_t>>, std::vector<std::int64_t>>;
+using Tensors =
+    std::map<std::pair<std::string, std::vector<std::int64_t>>, std::vector<std::int64_t>>;
 
 struct Theirs {
   Tensors tensors;
@@ -133,7 +133,8 @@ TEST_P(Golden, CountsTheFlopsOfOneForward) {
   ASSERT_EQ(forward.given("batch")->integer, 1);
   double products = 0, squares = 0;
   for (const JsonMember& op : forward.given("flops")->given("by_op")->members) {
-    const bool weights = op.key == "aten.mm" || op.key == "aten.addmm" || op.key == "aten._grouped_mm";
+    const bool weights =
+        op.key == "aten.mm" || op.key == "aten.addmm" || op.key == "aten._grouped_mm";
     (weights ? products : squares) += op.value.number;
   }
   model.sliding_window = 0;
@@ -144,13 +145,15 @@ TEST_P(Golden, CountsTheFlopsOfOneForward) {
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     for (const ModelPart& part : layer_parts(model, layer)) {
       if (part.use != PartUse::Product) continue;
-      weights += static_cast<double>((part.expert ? model.experts.per_token : 1) * part.out * part.in);
+      weights +=
+          static_cast<double>((part.expert ? model.experts.per_token : 1) * part.out * part.in);
     }
   }
   EXPECT_NEAR(2 * tokens * weights / products, 1, 0.01);
   if (!kind_names(model).empty()) return;
-  const double all = model_flops(model, 1, s, FlopsConvention::Megatron) / 3 -
-                     (headless ? 2 * tokens * static_cast<double>(model.vocabulary * model.hidden) : 0);
+  const double all =
+      model_flops(model, 1, s, FlopsConvention::Megatron) / 3 -
+      (headless ? 2 * tokens * static_cast<double>(model.vocabulary * model.hidden) : 0);
   EXPECT_NEAR(all / (products + squares), 1, 0.01);
 }
 

@@ -30,9 +30,9 @@ constexpr const char* kFour =
         "max_position_embeddings": 4096})";
 
 Result<Scenario> read(const std::string& model, const std::string& plan, int gpus = 8) {
-  return parse_scenario("{\"model\": " + model + ", \"cluster\": \"dgx-h100\", \"gpus\": " +
-                            std::to_string(gpus) + ", \"plan\": {\"sequence_length\": 1024, " +
-                            plan + "}}",
+  return parse_scenario("{\"model\": " + model +
+                            ", \"cluster\": \"dgx-h100\", \"gpus\": " + std::to_string(gpus) +
+                            ", \"plan\": {\"sequence_length\": 1024, " + plan + "}}",
                         "x.json", 1, {});
 }
 std::string error(const std::string& model, const std::string& plan, int gpus = 8) {
@@ -52,21 +52,23 @@ int pick(std::mt19937& random, std::initializer_list<int> choices) {
 
 std::string random_plan(std::mt19937& random, int& gpus) {
   const int t = pick(random, {1, 1, 2, 4}), p = pick(random, {1, 2, 3, 4});
-  const int c = pick(random, {1, 1, 2, 4}), e = pick(random, {1, 2, 4}), d = pick(random, {1, 2, 4});
+  const int c = pick(random, {1, 1, 2, 4}), e = pick(random, {1, 2, 4}),
+            d = pick(random, {1, 2, 4});
   const int micro = pick(random, {1, 2}), m = pick(random, {2, 4, 8});
   constexpr const char* kOrders[]{"1f1b", "gpipe", "interleaved_1f1b", "zb_h1"};
   const char* order = kOrders[pick(random, {0, 1, 2, 3})];
   gpus = t * p * c * d;
-  std::string text = "\"tensor_parallel\": " + std::to_string(t) +
-                     ", \"pipeline_parallel\": " + std::to_string(p) +
-                     ", \"context_parallel\": " + std::to_string(c) +
-                     ", \"expert_parallel\": " + std::to_string(e) + ", \"micro_batch\": " +
-                     std::to_string(micro) + ", \"global_batch\": " + std::to_string(micro * d * m) +
-                     ", \"zero_stage\": " + std::to_string(pick(random, {0, 1, 1})) +
-                     ", \"sequence_parallel\": " + (pick(random, {0, 1}) != 0 ? "true" : "false") +
-                     ", \"recompute\": " +
-                     (pick(random, {0, 1, 1}) != 0 ? "\"none\"" : "\"full\"") +
-                     ", \"runtime\": \"megatron\"";
+  std::string text =
+      "\"tensor_parallel\": " + std::to_string(t) +
+      ", \"pipeline_parallel\": " + std::to_string(p) +
+      ", \"context_parallel\": " + std::to_string(c) +
+      ", \"expert_parallel\": " + std::to_string(e) +
+      ", \"micro_batch\": " + std::to_string(micro) +
+      ", \"global_batch\": " + std::to_string(micro * d * m) +
+      ", \"zero_stage\": " + std::to_string(pick(random, {0, 1, 1})) +
+      ", \"sequence_parallel\": " + (pick(random, {0, 1}) != 0 ? "true" : "false") +
+      ", \"recompute\": " + (pick(random, {0, 1, 1}) != 0 ? "\"none\"" : "\"full\"") +
+      ", \"runtime\": \"megatron\"";
   if (p > 1) text += ", \"schedule\": \"" + std::string(order) + "\"";
   if (p > 1 && std::string_view(order) == "interleaved_1f1b") text += ", \"virtual_stages\": 2";
   return text;
@@ -170,12 +172,12 @@ TEST(LayerKinds, RefuseWhatTheyCannotMeet) {
                 .find("model_type nemotron_h has layers of kind mamba2; runtime fsdp has "
                       "attention, MLP and experts alone"),
             std::string::npos);
-  EXPECT_EQ(error(kFour, R"("recompute": ["delta_norm_out"], "micro_batch": 1,
+  EXPECT_EQ(
+      error(kFour, R"("recompute": ["delta_norm_out"], "micro_batch": 1,
                             "global_batch": 8)"),
-            "x.json:7: plan.recompute: delta_norm_out: the model has no delta net whose norm can be "
-            "made again");
-  const Result<ModelFile> read =
-      read_model_file("scenarios/models/nemotron-3-nano.json");
+      "x.json:7: plan.recompute: delta_norm_out: the model has no delta net whose norm can be "
+      "made again");
+  const Result<ModelFile> read = read_model_file("scenarios/models/nemotron-3-nano.json");
   ASSERT_FALSE(read.value().use.unperformed.empty());
   EXPECT_NE(not_performed(read.value().use.unperformed)
                 .message.find("\"nemotron_h\" is not performed by `run`"),
@@ -205,11 +207,11 @@ TEST(LayerKinds, MakeADeltaNormAgain) {
 }
 
 TEST(LayerKinds, AreSearched) {
-  const Result<Space> space = parse_space(
-      std::string("{\"model\": ") + kFour +
-          R"(, "cluster": "dgx-h100", "gpus": 8, "plan": {"sequence_length": 1024,
+  const Result<Space> space =
+      parse_space(std::string("{\"model\": ") + kFour +
+                      R"(, "cluster": "dgx-h100", "gpus": 8, "plan": {"sequence_length": 1024,
               "global_batch": 32, "runtime": "megatron"}})",
-      "x.json", {});
+                  "x.json", {});
   ASSERT_TRUE(space) << space.error().message;
   const Cluster cluster = read_cluster(space.value().base.cluster).value();
   const Result<SearchResult> result = search(space.value(), cluster, {});
