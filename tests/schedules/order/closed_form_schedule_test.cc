@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/ir/text.h"
 #include "schedules/order/registry.h"
 #include "schedules/timing/metrics.h"
 
@@ -267,16 +268,33 @@ TEST(ClosedForms, OfDualPipeAreThoseOfEqualTimesOnly) {
   }
 }
 
-// (p-2)(m/p + 1) with F = 1, B = 2 ("direct concatenation"); alive at most p.
+// 2(p-2) with F = 1, B = 2, however many micro-batches; alive at most p.
 TEST(ClosedForms, OfChimera) {
   for (const std::int32_t p : {2, 4, 6, 8, 16, 32}) {
-    for (const std::int32_t rounds : {1, 2, 3, 4}) {
-      const Measured x =
-          measured("chimera", {.positions = p, .microbatches = rounds * p}, {1, 1, 1});
-      EXPECT_EQ(x.bubble(), (p - 2) * (rounds + 1)) << p << " " << rounds;
-      EXPECT_EQ(x.peak(), p);
+    for (const std::int32_t m : {p, p + 2, 2 * p, 2 * p + 2, 3 * p, 4 * p, 4 * p + 2, 5 * p, 200}) {
+      const Measured x = measured("chimera", {.positions = p, .microbatches = m}, {1, 1, 1});
+      EXPECT_EQ(x.bubble(), 2 * (p - 2)) << p << " " << m;
+      EXPECT_EQ(x.peak(), p) << p << " " << m;
     }
   }
+}
+
+// The orders of the rule, op by op.
+TEST(ClosedForms, ChimeraOfTwoAndThreeUnits) {
+  const auto row = [](std::int32_t m, std::int32_t position) {
+    const Schedule order = generate("chimera", {.positions = 4, .microbatches = m}).value();
+    return row_to_text(order, {position});
+  };
+  EXPECT_EQ(row(8, 0), "0F0 0F1 0F2 3F4 3B4 3F5 3B5 0F3 0B0 3F6 3B6 0B1 3F7 3B7 0B2 0B3");
+  EXPECT_EQ(row(8, 1), "1F0 2F4 1F1 2F5 2B4 1F2 1B0 2F6 2B5 1F3 1B1 2F7 2B6 1B2 2B7 1B3");
+  EXPECT_EQ(
+      row(12, 0),
+      "0F0 0F1 0F2 3F6 3B6 3F7 3B7 0F3 0B0 3F8 3B8 0F4 0B1 3F9 3B9 0F5 0B2 3F10 3B10 0B3 3F11 "
+      "3B11 0B4 0B5");
+  EXPECT_EQ(
+      row(12, 1),
+      "1F0 2F6 1F1 2F7 2B6 1F2 1B0 2F8 2B7 1F3 1B1 2F9 2B8 1F4 1B2 2F10 2B9 1F5 1B3 2F11 2B10 "
+      "1B4 2B11 1B5");
 }
 
 // V-Half and V-Min at F = I = W = 1, for m >= 2p: as fitted to the orders of the paper's code at

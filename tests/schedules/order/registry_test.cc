@@ -111,8 +111,10 @@ TEST(Registry, SaysWhatAShapeMustBe) {
             "microbatches: dualpipe needs an even number, not 9");
   EXPECT_EQ(error_of("dualpipev", {.positions = 4, .microbatches = 7}),
             "microbatches: dualpipev needs at least 2 per position (8), not 7");
-  EXPECT_EQ(error_of("chimera", {.positions = 4, .microbatches = 6}),
-            "microbatches: chimera needs a multiple of the 4 positions, not 6");
+  EXPECT_EQ(error_of("chimera", {.positions = 4, .microbatches = 7}),
+            "microbatches: chimera needs an even number, not 7");
+  EXPECT_EQ(error_of("chimera", {.positions = 4, .microbatches = 2}),
+            "microbatches: chimera needs at least 1 per position (4), not 2");
   EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 8, .group_size = 3}),
             "group_size: 3 is not between 4 (positions) and 8 (micro-batches)");
   EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 10, .group_size = 4}),
