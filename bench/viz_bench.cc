@@ -85,6 +85,38 @@ Trace big_trace(std::int64_t ops, std::int32_t rows) {
   return trace;
 }
 
+// A memory curve under every row, with a sample per op, and as many samples over 16 links.
+void add_curves(Trace& trace) {
+  std::mt19937 random(5);
+  const std::size_t ops = trace.start_ns.size();
+  std::vector<std::int64_t> bytes, time(trace.start_ns.begin(), trace.start_ns.end());
+  bytes.reserve(2 * ops);
+  for (std::size_t i = 0; i < ops; ++i) {
+    bytes.push_back(std::int64_t{20} << 30);
+    bytes.push_back(static_cast<std::int64_t>(random() % 40) << 30);
+  }
+  trace.memory_parts = {"parameters", "activations"};
+  trace.memory_begin = std::vector<std::int64_t>(trace.row_begin.begin(), trace.row_begin.end());
+  trace.memory_time = std::move(time);
+  trace.memory_bytes = std::move(bytes);
+  constexpr std::size_t kLinks = 16;
+  std::vector<std::int64_t> begin{0};
+  std::vector<LinkSample> samples;
+  trace.strings.emplace_back("a link");
+  for (std::size_t link = 0; link < kLinks; ++link) {
+    const std::int64_t step =
+        trace.end.value / static_cast<std::int64_t>(std::max<std::size_t>(1, ops / kLinks));
+    for (std::size_t i = 0; i < ops / kLinks; ++i) {
+      samples.push_back({.time = static_cast<std::int64_t>(i) * step,
+                         .load_ppm = static_cast<std::int32_t>(random() % 1'000'000)});
+    }
+    begin.push_back(static_cast<std::int64_t>(samples.size()));
+  }
+  trace.links = std::vector<TraceLink>(kLinks, TraceLink{.name = 0});
+  trace.link_begin = std::move(begin);
+  trace.link_samples = std::move(samples);
+}
+
 std::string big_file(std::int64_t ops) {
   static std::vector<std::pair<std::int64_t, std::string>> made;  // removed by main
   const std::string path = "/tmp/viz_bench_" + std::to_string(ops) + ".trace";
@@ -149,6 +181,7 @@ void BuildIndex(benchmark::State& state) {
 void LayoutFrames(benchmark::State& state) {
   const Trace trace = std::move(read_trace(big_file(state.range(0)))).value();
   const TraceIndex index(trace);
+  const Coloring coloring(trace);
   const auto lanes = shown_lanes(index, 0, trace.num_rows(), true);
   const bool snap = state.range(1) != 0, paint = state.range(2) != 0;
   Frame frame;
@@ -182,7 +215,8 @@ void LayoutFrames(benchmark::State& state) {
       if (paint) {
         Scene scene;
         for (const LaneFrame& lane : frame.lanes) {
-          paint_lane(index, frame, lane, {.y = lane.lane * 14.0, .height = 13}, Theme::Dark, scene);
+          paint_lane(index, coloring, frame, lane, {.y = lane.lane * 14.0, .height = 13},
+                     Theme::Dark, scene);
         }
         benchmark::DoNotOptimize(scene.rects.data());
       }
@@ -201,15 +235,27 @@ void LayoutFrames(benchmark::State& state) {
 }
 
 // The window's whole frame, from an event to the scene: what a person waits for but the drawing.
+// Arguments: ops; with memory under every row, and links.
 void WindowFrames(benchmark::State& state) {
   std::vector<Document> documents;
-  documents.emplace_back(std::move(read_trace(big_file(state.range(0)))).value());
+  const bool curves = state.range(1) != 0;
+  if (curves) {
+    Trace trace = big_trace(state.range(0), 64);
+    add_curves(trace);
+    documents.emplace_back(std::move(trace));
+  } else {
+    documents.emplace_back(std::move(read_trace(big_file(state.range(0)))).value());
+  }
   const Session session(std::move(documents));
   std::vector<double> times;
   std::mt19937 random(3);
   for (auto _ : state) {
     SceneCache cache;
     ViewState view = initial_state(session, 1650, 1000);
+    view.links = curves;
+    // What is derived once, when first shown, is not a frame.
+    for (std::int32_t row = 0; row < 64; ++row) (void)session.at(0).memory(row);
+    (void)view_scene(session, view, cache);
     for (int step = 0; step < 200; ++step) {
       const Event event{.type = Event::Type::Wheel,
                         .shift = step % 4 == 3,
@@ -309,7 +355,11 @@ BENCHMARK(LayoutFrames)
     ->Args({1'000'000, 1, 1})
     ->Unit(benchmark::kMillisecond)
     ->Iterations(1);
-BENCHMARK(WindowFrames)->Arg(10'000'000)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(WindowFrames)
+    ->Args({10'000'000, 0})
+    ->Args({10'000'000, 1})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
 BENCHMARK(RenderSvg)->Arg(64)->Unit(benchmark::kMillisecond);
 BENCHMARK(RenderPng)->Arg(64)->Unit(benchmark::kMillisecond);
 BENCHMARK(ReadChrome)->Arg(200'000)->Unit(benchmark::kMillisecond);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse render: a trace as a picture, without a display.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -19,8 +21,9 @@ namespace rehearse::cli {
 namespace {
 
 struct Options {
-  std::string trace, svg, png, range, ranks, title;
+  std::string trace, svg, png, range, ranks, title, color_by = "kind";
   std::int32_t width = 1600;
+  double scale = 1;
   bool text = false, dark = false, experts = false;
 };
 
@@ -32,7 +35,13 @@ std::int32_t terminal_columns() {
   return width > kLabels + 20 ? width - kLabels : 100;
 }
 
-int write_pictures(const Options& options, const viz::Scene& scene) {
+// The picture's width in pixels is what was asked for, whatever the scale.
+std::int32_t units(const Options& options) {
+  return std::max(400, static_cast<std::int32_t>(std::lround(options.width / options.scale)));
+}
+
+int write_pictures(const Options& options, viz::Scene scene) {
+  scene.scale = options.scale;
   if (!options.svg.empty()) {
     if (const int code = write_file(options.svg, viz::svg(scene)); code != kDone) return code;
   }
@@ -52,7 +61,7 @@ int render_experts(const Options& options, const Trace& trace) {
   }
   return write_pictures(
       options, viz::expert_map(trace, {.theme = options.dark ? viz::Theme::Dark : viz::Theme::Light,
-                                       .width = options.width}));
+                                       .width = units(options)}));
 }
 
 int render(const Options& options) {
@@ -69,7 +78,10 @@ int render(const Options& options) {
   if (!options.title.empty()) trace.title = options.title;
 
   viz::FigureOptions figure{.theme = options.dark ? viz::Theme::Dark : viz::Theme::Light,
-                            .width = options.width};
+                            .width = units(options)};
+  const auto& names = viz::kColorByNames;
+  figure.color_by =
+      static_cast<viz::ColorBy>(std::ranges::find(names, options.color_by) - names.begin());
   if (!options.range.empty()) {
     if (const auto done = parse_range(options.range, trace, figure.begin, figure.end); !done) {
       return fail(done.error().message);
@@ -109,6 +121,10 @@ Command render_command() {
       {"--range", &o->range, "part of the step, for example 0:50ms"},
       {"--ranks", &o->ranks, "ranks to draw, for example 0-15"},
       {"--width", &o->width, "of the picture in pixels", Whole{400, 16000}},
+      {"--scale", &o->scale, "pixels per unit: text and lines of 2 are twice as large",
+       Number{0.5, 8}},
+      {"--color-by", &o->color_by, "what the colour of an op stands for",
+       Choices{"kind", "chunk", "direction", "microbatch", "cost", "rank"}},
       {"--title", &o->title, "instead of the scenario's name"},
       {"--dark", &o->dark, "light on dark"},
   };

@@ -21,7 +21,7 @@ struct Options {
   std::vector<std::string> traces;
   std::string script, record, svg, png, screenshot;
   std::int32_t width = 1440, height = 900;
-  double linger = 0;
+  double linger = 0, scale = 0;
   bool opengl = false;
 };
 
@@ -43,7 +43,8 @@ Result<std::vector<viz::Event>> events_of(const std::string& path) {
 
 int replay(const viz::Session& session, const Options& options,
            const std::vector<viz::Event>& events) {
-  viz::ViewState state = viz::initial_state(session, options.width, options.height);
+  viz::ViewState state = viz::initial_state(session, options.width, options.height,
+                                            options.scale > 0 ? options.scale : 1);
   for (const viz::Event& event : events) state = viz::reduce(session, std::move(state), event);
   const viz::Scene scene = viz::view_scene(session, state);
   if (!options.svg.empty()) {
@@ -58,7 +59,8 @@ int replay(const viz::Session& session, const Options& options,
         "view: --opengl: " + drawn.error().message + "; leave it out to draw without OpenGL",
         kRunFailed);
   }
-  return write_file(options.png, viz::encode_png(scene.width, scene.height, drawn.value(), false));
+  return write_file(options.png, viz::encode_png(scene.pixel_width(), scene.pixel_height(),
+                                                 drawn.value(), false));
 }
 
 int view(const Options& options) {
@@ -85,6 +87,7 @@ int view(const Options& options) {
   const Result<viz::WindowResult> done =
       viz::run_window(session, {.width = options.width,
                                 .height = options.height,
+                                .scale = options.scale,
                                 .record = options.record,
                                 .state_file = test ? std::string{} : state_file(),
                                 .events = std::move(events).value(),
@@ -109,8 +112,10 @@ Command view_command() {
       writes({"--png", &o->png, "the same as pixels"}),
       {"--opengl", &o->opengl, "draw --png as the window does, by OpenGL on EGL without a display"},
       writes({"--record", &o->record, "write the window's events to FILE"}),
-      {"--width", &o->width, "of the window", Whole{320, 8000}},
-      {"--height", &o->height, "of the window", Whole{240, 8000}},
+      {"--width", &o->width, "of the window in pixels", Whole{320, 8000}},
+      {"--height", &o->height, "of the window in pixels", Whole{240, 8000}},
+      {"--scale", &o->scale, "pixels per unit, as of a screen of 2 (default: the screen's, else 1)",
+       Number{0.5, 4}},
       writes({"--screenshot", &o->screenshot, "write the window's pixels as PNG and close"}),
       {"--linger", &o->linger, "take input for so many seconds before the screenshot",
        Number{0, 1e6}},

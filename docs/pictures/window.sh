@@ -14,8 +14,8 @@ simulate() {  # simulate NAME SCHEDULE CHUNKS TITLE: GPT-3 175B, a quarter of it
 }
 shoot() {  # shoot NAME HEIGHT SCRIPT TRACE...
   printf '%b' "$3" >"$work/script"
-  xvfb-run -a -s "-screen 0 1600x1100x24" "$rehearse" view "${@:4}" --script "$work/script" \
-    --width 1400 --height "$2" --screenshot "docs/pictures/$1.png"
+  xvfb-run -a -s "-screen 0 3840x2160x24" "$rehearse" view "${@:4}" --script "$work/script" \
+    --width "${width:-1400}" --height "$2" --screenshot "docs/pictures/$1.png"
 }
 
 simulate 1f1b 1f1b 1 "1F1B"
@@ -32,7 +32,12 @@ shoot window-memory 1000 'key H\nmove 800 165\n' "$work/memory.trace"
 
 "$rehearse" simulate scenarios/gpt3-175b-1024.json --trace "$work/gpt3.trace" >/dev/null
 shoot window 860 'key G\nkey 3\nkey C\nkey /\ntext 5B88\nkey Enter\nkey Escape\nmove 1220 325\n' "$work/gpt3.trace"
+width=3840 shoot window-4k 2160 'key L\nkey 1\nkey C\n' "$work/memory.trace" --scale 2
 shoot window-inside 760 'key X\nkey G\nkey H\nkey /\ntext 5B60\nkey Enter\nkey Escape\nkey O\n' "$work/gpt3.trace"
+
+# The click falls on the first rank's curve.
+"$rehearse" simulate scenarios/tiny-gpt-4-ranks.json --set plan.runtime=rehearse --trace "$work/arena.trace" >/dev/null
+shoot window-arena 760 'key X\nkey H\npress 700 280\nrelease 700 280\nmove 300 500\n' "$work/arena.trace"
 
 # Predicted over measured: needs this machine to itself for ten seconds.
 tiny=scenarios/tiny-gpt-4-ranks.json

@@ -5,33 +5,12 @@
 #include <numeric>
 
 #include "schedules/body/sizes.h"
+#include "schedules/trace/memory_part.h"
 
 namespace rehearse::sim {
 
 std::size_t part_of(const Value& value) {
-  switch (value.kind) {
-    case ValueKind::FullParameter:
-      return value.persistent ? 0 : 4;  // gathered: a buffer
-    case ValueKind::ParameterShard:
-      return 0;
-    case ValueKind::Gradient:
-      return 1;
-    case ValueKind::OptimizerState:
-      return 2;
-    case ValueKind::Workspace:
-      return 5;
-    case ValueKind::Input:
-    case ValueKind::Metrics:
-      return 4;
-    case ValueKind::Activation:
-    case ValueKind::ActivationGradient:
-    case ValueKind::SavedForDgrad:
-    case ValueKind::SavedForWgrad:
-    case ValueKind::LeftForWgrad:
-    case ValueKind::KeyValueGradient:
-      return 3;
-  }
-  return 3;
+  return memory_part(value.kind, value.persistent);
 }
 
 std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Schedule& s,

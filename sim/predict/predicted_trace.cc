@@ -14,6 +14,7 @@
 #include "sim/memory/arena_memory.h"
 #include "sim/memory/replay/memory_replay.h"
 #include "sim/network/topology.h"
+#include "sim/predict/link_names.h"
 
 namespace rehearse::sim {
 namespace {
@@ -42,8 +43,8 @@ std::map<OpSignature, std::pair<std::int64_t, std::int64_t>> spans_of(const Pred
   return spans;
 }
 
-// The same for a framework: its memory is replayed op by op. While an op runs, the most that was
-// alive at once stands for all of it.
+// The same for a framework: its memory is replayed op by op. An op's changes lie evenly between its
+// begin and its end: when within it each happens, no kernel's time says.
 void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
                          const Cluster& cluster) {
   const Result<MemoryProfile> profile = read_memory_profile(p.plan.runtime.name);
@@ -73,8 +74,11 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
       const OpSignature signature = sample.op ? signature_of(p.order.ops[sample.op.index()])
                                               : OpSignature{OpKind::OptimizerStep, -1, -1, -1};
       const auto span = spans.find(signature);
-      add(span == spans.end() ? now : span->second.first, sample.most);
-      add(span == spans.end() ? now : span->second.second, sample.after);
+      const auto [from, to] = span == spans.end() ? std::pair{now, now} : span->second;
+      const auto runs = static_cast<std::int64_t>(sample.inside.size());
+      for (std::int64_t i = 0; i < runs; ++i)
+        add(from + (to - from) * i / runs, sample.inside[static_cast<std::size_t>(i)]);
+      add(to, sample.after);
     }
     begin.push_back(static_cast<std::int64_t>(time.size()));
   }
@@ -144,9 +148,13 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   if (!p.timeline.load_begin.empty()) {
     std::vector<TraceLink> links;
-    for (const std::string& name : p.link_names) {
+    const std::span<const Link> known = p.models->network->links();
+    for (const std::string& name : link_names(p, cluster)) {
+      const std::size_t i = links.size();  // the last may stand for the machine's cores
       trace.strings.push_back(name);
-      links.push_back({.name = static_cast<TraceString>(trace.strings.size()) - 1});
+      links.push_back({.name = static_cast<TraceString>(trace.strings.size()) - 1,
+                       .bytes_per_second =
+                           i < known.size() ? std::llround(known[i].capacity.value) : 0});
     }
     std::vector<std::int64_t> begin(p.timeline.load_begin.begin(), p.timeline.load_begin.end());
     trace.links = std::move(links);

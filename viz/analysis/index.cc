@@ -30,6 +30,7 @@ struct OpSource {
   const std::int64_t *starts, *ends;
   const std::int32_t* op_class;
   const Kind* kind_of_class;
+  const Kind* kind_of_op;     // null: by its class
   const std::int32_t* order;  // null: from `first` on
   std::int32_t first;
   std::size_t op(std::int32_t i) const {
@@ -38,7 +39,8 @@ struct OpSource {
   std::int64_t start(std::int32_t i) const { return starts[op(i)]; }
   std::int64_t end(std::int32_t i) const { return ends[op(i)]; }
   Kind kind(std::int32_t i) const {
-    return kind_of_class[static_cast<std::size_t>(op_class[op(i)])];
+    return kind_of_op != nullptr ? kind_of_op[op(i)]
+                                 : kind_of_class[static_cast<std::size_t>(op_class[op(i)])];
   }
 };
 
@@ -138,7 +140,7 @@ std::int32_t LaneIndex::first_item_after(std::int64_t time) const {
   return i;
 }
 
-TraceIndex::TraceIndex(const Trace& trace) : trace_(&trace) {
+TraceIndex::TraceIndex(const Trace& trace, std::span<const Kind> classes) : trace_(&trace) {
   const auto slots = static_cast<std::size_t>(trace.slots);
   lanes_.resize(static_cast<std::size_t>(trace.num_lanes()));
   idle_.resize(trace.rows.size());
@@ -148,7 +150,11 @@ TraceIndex::TraceIndex(const Trace& trace) : trace_(&trace) {
   for (std::size_t i = 0; i < slot_of.size(); ++i) {
     slot_of[i] = trace.classes[i].slot;
     kinds[i] = kind_of(trace.classes[i].kind);
-    occurs[static_cast<std::size_t>(slot_of[i])][kinds[i]] = true;
+    if (classes.empty()) occurs[static_cast<std::size_t>(slot_of[i])][kinds[i]] = true;
+  }
+  for (std::size_t op = 0; op < classes.size(); ++op) {
+    const auto slot = slot_of[static_cast<std::size_t>(trace.op_class[op])];
+    occurs[static_cast<std::size_t>(slot)][classes[op]] = true;
   }
   std::array<bool, kNumKinds> causes{};
   for (const IdleSpan& span : trace.idle) causes[kind_of(span.cause)] = true;
@@ -178,12 +184,13 @@ TraceIndex::TraceIndex(const Trace& trace) : trace_(&trace) {
       LaneIndex& lane = lanes_[row * slots + slot];
       lane.items = {.trace = &trace,
                     .order = mixed ? place[slot] - count[slot] : nullptr,
+                    .classes = classes.empty() ? nullptr : classes.data(),
                     .first = static_cast<std::int32_t>(first),
                     .count = count[slot]};
       set_kinds(lane, occurs[slot]);
       build(lane,
             OpSource{trace.start_ns.data(), trace.end_ns.data(), trace.op_class.data(),
-                     kinds.data(), lane.items.order, lane.items.first},
+                     kinds.data(), lane.items.classes, lane.items.order, lane.items.first},
             trace.begin.value, trace.end.value);
     }
     LaneIndex& idle = idle_[row];

@@ -40,6 +40,7 @@ struct LaneItems {
   const Trace* trace = nullptr;
   const IdleSpan* idle = nullptr;       // idle lane: its spans; else null
   const std::int32_t* order = nullptr;  // ops of the lane; null: first, first + 1, ...
+  const Kind* classes = nullptr;        // per op; null: an op's kind
   std::int32_t first = 0, count = 0;
 
   std::int32_t op(std::int32_t i) const { return order != nullptr ? order[i] : first + i; }
@@ -50,7 +51,8 @@ struct LaneItems {
     return idle != nullptr ? idle[i].end : trace->end_ns[static_cast<std::size_t>(op(i))];
   }
   Kind kind(std::int32_t i) const {
-    return idle != nullptr ? kind_of(idle[i].cause) : kind_of(trace->class_of({op(i)}).kind);
+    if (idle != nullptr) return kind_of(idle[i].cause);
+    return classes != nullptr ? classes[op(i)] : kind_of(trace->class_of({op(i)}).kind);
   }
 };
 
@@ -80,8 +82,10 @@ struct LaneIndex {
 // Index of a whole trace: one LaneIndex per lane, and one per row for its idle spans.
 class TraceIndex {
  public:
-  // REQUIRES: `trace` outlives the index, and stays where it is. Lanes hold what read_trace proves.
-  explicit TraceIndex(const Trace& trace);
+  // `classes`: what the time of each op is summed up by, numbers below kNumOpKinds; empty: its
+  // kind.
+  // REQUIRES: both outlive the index, and stay where they are. Lanes hold what read_trace proves.
+  explicit TraceIndex(const Trace& trace, std::span<const Kind> classes = {});
   TraceIndex(const TraceIndex&) = delete;
   TraceIndex& operator=(const TraceIndex&) = delete;
 

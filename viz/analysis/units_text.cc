@@ -71,12 +71,18 @@ std::int64_t nice_step(double least) {
 }
 
 std::string bytes_text(std::int64_t bytes) {
+  return bytes_text(bytes, bytes);
+}
+
+std::string bytes_text(std::int64_t bytes, std::int64_t unit_of) {
   static constexpr std::array<std::string_view, 5> kNames{"B", "kB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
+  auto value = static_cast<double>(bytes), whole = static_cast<double>(unit_of);
   std::size_t unit = 0;
-  for (; std::fabs(value) >= (unit == 0 ? 1000 : 999.5) && unit + 1 < kNames.size(); ++unit)
+  for (; std::fabs(whole) >= (unit == 0 ? 1000 : 999.5) && unit + 1 < kNames.size(); ++unit) {
+    whole /= 1000;
     value /= 1000;
-  return fixed_text(value, unit == 0 ? 0 : decimals_for(std::fabs(value)))
+  }
+  return fixed_text(value, unit == 0 ? 0 : decimals_for(std::fabs(whole)))
       .append(" ")
       .append(kNames[unit]);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "viz/analysis/analysis.h"
@@ -20,7 +21,13 @@ constexpr double kMargin = 16, kRight = 76;
 class Figure {
  public:
   Figure(const TraceIndex& index, const FigureOptions& options)
-      : index_(index), trace_(index.trace()), options_(options), colors_(palette(options.theme)) {
+      : index_(index),
+        trace_(index.trace()),
+        options_(options),
+        colors_(palette(options.theme)),
+        coloring_(trace_, options.color_by) {
+    if (options.color_by != ColorBy::Kinds)
+      colored_ = std::make_unique<TraceIndex>(trace_, coloring_.classes());
     begin_ = options.begin == options.end ? trace_.begin : options.begin;
     end_ = options.begin == options.end ? trace_.end : options.end;
     if (end_ <= begin_) end_ = begin_ + Nanoseconds{1};
@@ -99,9 +106,14 @@ class Figure {
   void legend() {
     legend_x_ = kMargin;
     y_ += 14;
-    for (const LegendEntry& one : viz::legend(summary_, options_.theme)) {
+    const Summary by_color =
+        summarize(colored(), begin_.value, end_.value, first_row_, last_row_);
+    for (const LegendEntry& one : viz::legend(by_color, coloring_, options_.theme)) {
       if (one.shown) legend_entry(one.style, one.name + " " + percent_text(one.share));
     }
+    const std::vector<KindStyle> shades = coloring_.shades(options_.theme);
+    for (std::size_t chunk = 0; chunk < shades.size(); ++chunk)
+      legend_entry(shades[chunk], (chunk == 0 ? "chunk " : "") + std::to_string(chunk));
     if (streams_.size() > 1)
       legend_entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
     if (shows_memory()) {
@@ -174,14 +186,14 @@ class Figure {
       for (const std::int32_t slot : streams_) shown.push_back(row * trace_.slots + slot);
     }
     Frame frame;
-    layout(index_, view_, shown, frame);
+    layout(colored(), view_, shown, frame);
     for (const LaneFrame& lane : frame.lanes) {
       const std::int32_t slot = lane.lane % trace_.slots;
       const std::int32_t row = lane.lane / trace_.slots;
       const double lane_px = slot == 0 ? height : std::max(8.0, height * 0.3);
       if (slot == 0 && lane.lane != shown.front()) y_ += gap();
-      paint_lane(index_, frame, lane, {.x = left_, .y = y_, .height = lane_px}, options_.theme,
-                 scene_);
+      paint_lane(colored(), coloring_, frame, lane, {.x = left_, .y = y_, .height = lane_px},
+                 options_.theme, scene_);
       if (slot == 0) row_labels(row, height);
       if (slot != 0 && lane_px >= 8) {
         text(left_ - 8, y_ + lane_px / 2 + 4, lane_name(trace_, lane.lane), TextSize::Small,
@@ -242,7 +254,11 @@ class Figure {
   const TraceIndex& index_;
   const Trace& trace_;
   const FigureOptions& options_;
+  const TraceIndex& colored() const { return colored_ != nullptr ? *colored_ : index_; }
+
   const Palette& colors_;
+  Coloring coloring_;
+  std::unique_ptr<TraceIndex> colored_;  // by the coloring's classes; null: by kind
   Nanoseconds begin_{}, end_{};
   std::int32_t first_row_ = 0, last_row_ = 0, rows_ = 0;
   std::vector<std::int32_t> streams_;

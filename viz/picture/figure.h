@@ -3,6 +3,7 @@
 // by cause, labels where they fit. Pure: trace index + options -> scene.
 #pragma once
 
+#include "viz/picture/coloring.h"
 #include "viz/picture/layout.h"
 #include "viz/picture/scene.h"
 
@@ -14,8 +15,10 @@ struct FigureOptions {
   Nanoseconds begin{0}, end{0};               // equal: the whole step
   std::int32_t first_row = 0, last_row = -1;  // rows [first, last); -1: all
   bool memory = true;                         // curves under each row, where the trace has them
+  ColorBy color_by = ColorBy::Kinds;
 };
 
+// REQUIRES: `index` is by kind.
 Scene figure(const TraceIndex& index, const FigureOptions& options);
 
 }  // namespace rehearse::viz

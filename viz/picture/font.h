@@ -22,17 +22,26 @@ struct FontData {
   Glyph glyphs[kNumGlyphs];
   const char* pixels = nullptr;  // one hexadecimal digit each
 };
-extern const FontData kFontData[3];
+extern const FontData kFontData[3], kLargeFontData[3];  // the large ones are twice as tall
 
 inline const FontData& font(TextSize size) {
   return kFontData[static_cast<int>(size)];
+}
+// The bitmaps for pictures of `scale` pixels per unit, and what they are to be scaled by.
+struct ScaledFont {
+  const FontData* data = nullptr;
+  double factor = 1;
+};
+inline ScaledFont font(TextSize size, double scale) {
+  return scale > 1 ? ScaledFont{&kLargeFontData[static_cast<int>(size)], scale / 2}
+                   : ScaledFont{&kFontData[static_cast<int>(size)], scale};
 }
 
 // The glyph of the code point at `text`'s front, which it removes; '?' where the font has none.
 const Glyph& next_glyph(const FontData& font, std::string_view& text);
 // Whether the font has every letter of UTF-8 text: ASCII and a few signs.
 bool font_has(std::string_view text);
-// Width in pixels of UTF-8 text.
+// Width of UTF-8 text, in pixels of a picture that is not scaled.
 std::int32_t text_width(std::string_view text, TextSize size);
 // `text` if it is at most `width` px wide, else nothing: half a label misleads.
 std::string_view fitting(std::string_view text, TextSize size, double width);

@@ -9,12 +9,15 @@
 
 namespace rehearse::viz {
 
-std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
+namespace {
+
+template <class StyleOf>
+std::vector<LegendEntry> entries_of(const Summary& summary, Theme theme, const StyleOf& style_of) {
   std::vector<LegendEntry> entries;
   for (std::size_t kind = 0; kind < kNumOpKinds; ++kind) {
     const std::int64_t time = summary.kinds[kind] - summary.in_body[kind];
     if (time == 0) continue;
-    const KindStyle style = style_of(static_cast<Kind>(kind), theme);
+    const KindStyle style = style_of(static_cast<Kind>(kind));
     const auto same = std::ranges::find(entries, style.name, &LegendEntry::name);
     if (same != entries.end()) {
       same->time += time;
@@ -24,7 +27,7 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
   }
   for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
     if (summary.causes[cause] == 0) continue;
-    const KindStyle style = style_of(kind_of(static_cast<IdleCause>(cause)), theme);
+    const KindStyle style = style_of(kind_of(static_cast<IdleCause>(cause)));
     entries.push_back({style, "bubble: " + std::string(style.name), summary.causes[cause]});
   }
   const std::int64_t in_body =
@@ -44,6 +47,16 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
     entry.shown = entry.share >= 0.0005;
   }
   return entries;
+}
+
+}  // namespace
+
+std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
+  return entries_of(summary, theme, [theme](Kind kind) { return style_of(kind, theme); });
+}
+
+std::vector<LegendEntry> legend(const Summary& summary, const Coloring& coloring, Theme theme) {
+  return entries_of(summary, theme, [&](Kind kind) { return coloring.style(kind, theme); });
 }
 
 std::vector<LegendEntry> memory_legend(const Trace& trace) {

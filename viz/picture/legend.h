@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "viz/analysis/analysis.h"
-#include "viz/picture/colors.h"
+#include "viz/picture/coloring.h"
 
 namespace rehearse::viz {
 
@@ -22,6 +22,8 @@ struct LegendEntry {
 // bodies, and idle time without a cause; entries without time are left out. What every picture, in
 // pixels or letters, says of the time that it shows.
 std::vector<LegendEntry> legend(const Summary& summary, Theme theme);
+// The same by what colours stand for. REQUIRES: `summary` is of an index by the coloring's classes.
+std::vector<LegendEntry> legend(const Summary& summary, const Coloring& coloring, Theme theme);
 // What memory is for, in the order in which it is stacked, and the line of its capacity.
 std::vector<LegendEntry> memory_legend(const Trace& trace);
 

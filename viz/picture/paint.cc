@@ -91,18 +91,18 @@ std::int64_t mix(const std::int64_t* times, std::size_t kinds, const Light* ligh
   return time;
 }
 
-std::vector<Light> lights_of(const ColumnTable& table, Theme theme) {
+std::vector<Light> lights_of(const ColumnTable& table, const Coloring& coloring, Theme theme) {
   std::vector<Light> lights;
-  for (const Kind kind : table.kinds) lights.push_back(light_of(style_of(kind, theme).fill));
+  for (const Kind kind : table.kinds) lights.push_back(light_of(coloring.style(kind, theme).fill));
   return lights;
 }
 
 // Colour of each column: the mix of what is in it, by its exact share of time, in linear light.
-void paint_columns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
-                   Scene& scene) {
+void paint_columns(const Coloring& coloring, const Frame& frame, const LaneFrame& lane,
+                   const LanePlace& place, Theme theme, Scene& scene) {
   if (!lane.ops.any && !lane.idle.any) return;
-  const std::vector<Light> op_lights = lights_of(lane.ops, theme),
-                           idle_lights = lights_of(lane.idle, theme);
+  const std::vector<Light> op_lights = lights_of(lane.ops, coloring, theme),
+                           idle_lights = lights_of(lane.idle, coloring, theme);
   const Light background = light_of(palette(theme).lane);
   const std::size_t count = frame.num_columns();
   const std::size_t num_ops = lane.ops.any ? op_lights.size() : 0;
@@ -150,25 +150,11 @@ Color darker(Color c) {
   return {scale(c.red), scale(c.green), scale(c.blue)};
 }
 
-// The longest of "3F12", "F12", "12" that fits.
-std::string label_for(const Trace& trace, OpId op, double width) {
-  const std::string name = op_name(trace, op);
-  if (!fitting(name, TextSize::Small, width).empty()) return name;
-  const TraceClass& c = trace.class_of(op);
-  if (c.name >= 0) return {};
-  const std::int32_t microbatch = trace.microbatch[op.index()];
-  std::string number = microbatch >= 0 ? std::to_string(microbatch) : std::string{};
-  std::string shorter = std::string(traits(c.kind).name) + number;
-  if (c.kind == OpKind::Overlap) shorter = number + "|" + std::to_string(trace.partner[op.index()]);
-  if (!fitting(shorter, TextSize::Small, width).empty()) return shorter;
-  return std::string(fitting(number, TextSize::Small, width));
-}
-
-void paint_box(const Trace& trace, const Box& box, const View& view, const LanePlace& place,
-               Theme theme, bool op_labels, Scene& scene) {
+void paint_box(const Trace& trace, const Coloring& coloring, const Box& box, const View& view,
+               const LanePlace& place, Theme theme, bool op_labels, Scene& scene) {
   const double x = place.x + view.x_of(box.begin);
   const double width = place.x + view.x_of(box.end) - x;
-  const KindStyle style = style_of(box.kind, theme);
+  const KindStyle style = coloring.style(box.kind, theme);
   Rect rect{.x = x,
             .y = place.y,
             .width = width,
@@ -178,7 +164,7 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
             .ink = style.ink};
   const OpId op{box.idle ? -1 : box.item};
   if (op) {
-    rect.fill = shade(style.fill, trace.microbatch[op.index()]);
+    rect.fill = coloring.fill(op, box.kind, theme);
     rect.outlined = width >= 5 && place.height >= 7;
     rect.outline = darker(style.fill);
   }
@@ -199,7 +185,7 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
   if (!op_labels || place.height < 11 || width < 9) return;
   const double middle = x + width / 2, base = place.y + place.height / 2 + 4;
   if (op) {
-    const std::string label = label_for(trace, op, width - 4);
+    const std::string label = label_for(trace, coloring, op, width - 4);
     if (!label.empty()) {
       scene.texts.push_back({.x = middle,
                              .y = base,
@@ -250,16 +236,43 @@ Color in_body_color() {
   return color_of(OpKind::AllReduce);
 }
 
-void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
-                const LanePlace& place, Theme theme, Scene& scene, Labels labels) {
+std::string label_for(const Trace& trace, const Coloring& coloring, OpId op, double width) {
+  std::string name = op_name(trace, op);
+  if (!fitting(name, TextSize::Small, width).empty()) return name;
+  const TraceClass& c = trace.class_of(op);
+  const bool told = !coloring.has_chunks() || coloring.by() == ColorBy::Kinds ||
+                    coloring.by() == ColorBy::Chunk;
+  if (c.name >= 0 || !told) return {};
+  const std::int32_t microbatch = trace.microbatch[op.index()];
+  const std::string number = microbatch >= 0 ? std::to_string(microbatch) : std::string{};
+  std::string_view shorter = std::string_view(name).substr(
+      std::min(name.find_first_not_of("0123456789"), name.size()));
+  std::string pair;
+  if (c.kind == OpKind::Overlap) {
+    pair = number + "|" + std::to_string(trace.partner[op.index()]);
+    shorter = pair;
+  }
+  if (!fitting(shorter, TextSize::Small, width).empty()) return std::string(shorter);
+  // The number alone says whose it is where the colour says what is done; of an op that is a part
+  // of its stage, which part.
+  const std::string whole = std::string(traits(c.kind).name) + number;
+  if (coloring.by() != ColorBy::Kinds || !shorter.starts_with(whole)) return {};
+  const std::string_view part = shorter.substr(whole.size());
+  return std::string(fitting(part.empty() ? std::string_view(number) : part, TextSize::Small, width));
+}
+
+void paint_lane(const TraceIndex& index, const Coloring& coloring, const Frame& frame,
+                const LaneFrame& lane, const LanePlace& place, Theme theme, Scene& scene,
+                Labels labels) {
   scene.plates.push_back({.x = place.x,
                           .y = place.y,
                           .width = static_cast<double>(frame.view.width_px),
                           .height = place.height,
                           .fill = palette(theme).lane});
-  paint_columns(frame, lane, place, theme, scene);
+  paint_columns(coloring, frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {
-    paint_box(index.trace(), box, frame.view, place, theme, labels == Labels::All, scene);
+    paint_box(index.trace(), coloring, box, frame.view, place, theme, labels == Labels::All,
+              scene);
   }
   if (labels != Labels::None) label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
 }

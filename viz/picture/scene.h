@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a picture consists of, in pixels; drawn in the order of Scene's members.
+// What a picture consists of, in units of `scale` pixels; drawn in the order of Scene's members.
 // The only thing that back ends (svg.cc, png.cc, the window) know.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -54,6 +55,7 @@ struct Text {
 
 struct Scene {
   std::int32_t width = 0, height = 0;
+  double scale = 1;  // pixels per unit
   Color background;
   std::string title;         // of the document (SVG <title>)
   std::vector<Rect> plates;  // behind everything
@@ -63,9 +65,18 @@ struct Scene {
   std::vector<Line> lines;
   std::vector<Text> texts;
   // Nothing of this scene is drawn outside; width 0: no bound. Layers are drawn after the rest,
-  // each in the same coordinates and with its own bound; their size and background are not used.
+  // each in the same coordinates and with its own bound; their size, scale and background are not
+  // used.
   double clip_x = 0, clip_y = 0, clip_width = 0, clip_height = 0;
   std::vector<Scene> layers;
+
+  std::int32_t pixel_width() const { return pixels(width); }
+  std::int32_t pixel_height() const { return pixels(height); }
+
+ private:
+  std::int32_t pixels(std::int32_t units) const {
+    return static_cast<std::int32_t>(std::lround(units * scale));
+  }
 };
 
 }  // namespace rehearse::viz

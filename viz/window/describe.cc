@@ -12,10 +12,6 @@
 namespace rehearse::viz {
 namespace {
 
-// Names of sim::CostLevel, by its numbers.
-constexpr std::array<std::string_view, 4> kLevels{"measured", "interpolated", "formula",
-                                                  "datasheet"};
-
 std::string signed_percent(double share) {
   return (share >= 0 ? "+" : "") + percent_text(share);
 }
@@ -63,8 +59,8 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
     facts.push_back({"moves", bytes});
   }
   if (c.group >= 0) facts.push_back({"group", std::string(trace.text(c.group))});
-  if (!trace.cost_level.empty() && trace.cost_level[i] < kLevels.size()) {
-    facts.push_back({"its time is", std::string(kLevels[trace.cost_level[i]])});
+  if (!trace.cost_level.empty() && trace.cost_level[i] < kCostLevelNames.size()) {
+    facts.push_back({"its time is", std::string(kCostLevelNames[trace.cost_level[i]])});
   }
   if (!trace.expected_start_ns.empty()) {
     facts.push_back({"expected at", time_text(trace.expected_start_ns[i] - begin)});
@@ -135,24 +131,26 @@ std::vector<Fact> describe_memory(const Document& document, RankClass row, std::
   if (curve.at(trace.begin.value + since) < 0) return {};
   const auto sample = static_cast<std::size_t>(curve.at(trace.begin.value + since));
   const MemoryPeak& peak = curve.peak();
+  // One unit for all: the peak's.
+  const auto bytes = [&](std::int64_t value) { return bytes_text(value, peak.bytes); };
   std::vector<Fact> facts{
-      {"memory", bytes_text(curve.sum(curve.at(trace.begin.value + since))) + " at " +
+      {"memory", bytes(curve.sum(curve.at(trace.begin.value + since))) + " at " +
                      time_text(since)}};
   for (std::size_t part = 0; part < parts; ++part) {
     const std::int64_t now = trace.memory_bytes[sample * parts + part];
     if (now == 0 && peak.parts[part] == 0) continue;
     facts.push_back({trace.memory_parts[part],
-                     bytes_text(now) + ", at the peak " + bytes_text(peak.parts[part])});
+                     bytes(now) + ", at the peak " + bytes(peak.parts[part])});
   }
   facts.push_back(
-      {"peak", bytes_text(peak.bytes) + " at " + time_text(peak.time - trace.begin.value)});
+      {"peak", bytes(peak.bytes) + " at " + time_text(peak.time - trace.begin.value)});
   const auto name_largest = [&](std::int64_t time, const std::string& when) {
     const std::vector<std::int32_t> alive = alive_at(trace, row, time);
     constexpr std::size_t kNamed = 4;
     for (std::size_t i = 0; i < std::min(alive.size(), kNamed); ++i) {
       const std::int64_t size = trace.values[static_cast<std::size_t>(alive[i])].bytes;
       facts.push_back(
-          {i == 0 ? "largest " + when : "", value_name(trace, alive[i]) + "  " + bytes_text(size)});
+          {i == 0 ? "largest " + when : "", value_name(trace, alive[i]) + "  " + bytes(size)});
     }
     if (alive.size() > kNamed)
       facts.push_back({"", "and " + std::to_string(alive.size() - kNamed) + " more values"});
@@ -160,7 +158,7 @@ std::vector<Fact> describe_memory(const Document& document, RankClass row, std::
   name_largest(trace.begin.value + since, "now");
   name_largest(peak.time, "at the peak");
   const std::int64_t capacity = trace.rows[row.index()].capacity_bytes;
-  if (capacity > 0) facts.push_back({"capacity", bytes_text(capacity)});
+  if (capacity > 0) facts.push_back({"capacity", bytes(capacity)});
   return facts;
 }
 

@@ -52,20 +52,23 @@ class GlCanvas::Painter {
     strips_ = make_texture(kStripWidth, kStripRows, nullptr, GL_LINEAR, GL_CLAMP_TO_EDGE);
   }
 
-  void draw(const Scene& scene, ImDrawList& list) {
+  // `scale`: pixels per unit of the scene.
+  void draw(const Scene& scene, double scale, ImDrawList& list) {
     row_ = 0;
+    scale_ = scale;
     draw_all(scene, list);
   }
 
  private:
-  static constexpr std::int32_t kAtlas = 512, kStripWidth = 8192, kStripRows = 1024;
+  static constexpr std::int32_t kAtlas = 1024, kStripWidth = 8192, kStripRows = 1024;
 
   void make_font() {
     std::vector<std::uint32_t> pixels(static_cast<std::size_t>(kAtlas) * kAtlas);
     std::int32_t x = 1, y = 1, tallest = 0;
-    for (std::size_t size = 0; size < 3; ++size) {
+    for (std::size_t size = 0; size < kFonts; ++size) {
+      const FontData& data = size < 3 ? kFontData[size] : kLargeFontData[size - 3];
       for (std::size_t g = 0; g < kNumGlyphs; ++g) {
-        const Glyph& glyph = kFontData[size].glyphs[g];
+        const Glyph& glyph = data.glyphs[g];
         if (x + glyph.width + 1 > kAtlas) {
           x = 1;
           y += tallest + 1;
@@ -73,7 +76,7 @@ class GlCanvas::Painter {
         }
         for (std::int32_t row = 0; row < glyph.height; ++row) {
           for (std::int32_t column = 0; column < glyph.width; ++column) {
-            const char digit = kFontData[size].pixels[glyph.offset + row * glyph.width + column];
+            const char digit = data.pixels[glyph.offset + row * glyph.width + column];
             const auto level =
                 static_cast<std::uint32_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
             pixels[static_cast<std::size_t>((y + row) * kAtlas + x + column)] =
@@ -86,7 +89,7 @@ class GlCanvas::Painter {
         tallest = std::max<std::int32_t>(tallest, glyph.height);
       }
     }
-    font_ = make_texture(kAtlas, kAtlas, pixels.data(), GL_NEAREST, GL_CLAMP_TO_EDGE);
+    font_ = make_texture(kAtlas, kAtlas, pixels.data(), GL_LINEAR, GL_CLAMP_TO_EDGE);
   }
 
   void make_hatch(std::size_t hatch) {
@@ -154,35 +157,47 @@ class GlCanvas::Painter {
     }
   }
 
+  // Glyphs begin on pixels of the screen.
   void draw(const Text& text, ImDrawList& list) {
-    const FontData& data = font(text.size);
-    double x = text.x;
+    const ScaledFont scaled = font(text.size, scale_);
+    const FontData& data = *scaled.data;
+    const bool large = scaled.data != &font(text.size);
+    const auto size = static_cast<std::size_t>(text.size) + (large ? 3 : 0);
+    double x = text.x * scale_;
     if (text.anchor != Anchor::Begin) {
-      x -= text_width(text.text, text.size) * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
+      double width = 0;
+      for (std::string_view rest = text.text; !rest.empty();)
+        width += next_glyph(data, rest).advance * scaled.factor;
+      x -= width * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
     }
-    auto pen = std::lround(x);
-    const auto base = std::lround(text.y);
-    constexpr float kScale = 1.0f / kAtlas;
+    double pen = std::round(x);
+    const double base = std::round(text.y * scale_);
+    constexpr float kUnit = 1.0f / kAtlas;
     for (std::string_view rest = text.text; !rest.empty();) {
       const Glyph& glyph = next_glyph(data, rest);
       const auto g = static_cast<std::size_t>(&glyph - data.glyphs);
-      const auto size = static_cast<std::size_t>(text.size);
       const auto u = static_cast<float>(glyph_x_[size][g]),
                  v = static_cast<float>(glyph_y_[size][g]);
-      const ImVec2 a =
-          point(static_cast<double>(pen + glyph.left), static_cast<double>(base - glyph.top));
+      const double left = std::round(pen) + glyph.left * scaled.factor,
+                   top = base - glyph.top * scaled.factor;
       if (glyph.width > 0) {
-        list.AddImage(
-            id_of(font_), a, {a.x + glyph.width, a.y + glyph.height}, {u * kScale, v * kScale},
-            {(u + glyph.width) * kScale, (v + glyph.height) * kScale}, packed(text.color, 255));
+        list.AddImage(id_of(font_), point(left / scale_, top / scale_),
+                      point((left + glyph.width * scaled.factor) / scale_,
+                            (top + glyph.height * scaled.factor) / scale_),
+                      {u * kUnit, v * kUnit},
+                      {(u + static_cast<float>(glyph.width)) * kUnit,
+                       (v + static_cast<float>(glyph.height)) * kUnit},
+                      packed(text.color, 255));
       }
-      pen += glyph.advance;
+      pen += glyph.advance * scaled.factor;
     }
   }
 
   GLuint font_ = 0, strips_ = 0;
   std::array<GLuint, 8> hatches_{};
-  std::array<std::array<std::int16_t, kNumGlyphs>, 3> glyph_x_{}, glyph_y_{};
+  static constexpr std::size_t kFonts = 6;  // three sizes, and twice those
+  std::array<std::array<std::int16_t, kNumGlyphs>, kFonts> glyph_x_{}, glyph_y_{};
+  double scale_ = 1;
   std::int32_t row_ = 0;  // of the strips' texture, next to use
 };
 
@@ -205,13 +220,14 @@ bool GlCanvas::ready() const {
 void GlCanvas::draw(const Scene& scene, std::int32_t framebuffer_width,
                     std::int32_t framebuffer_height) {
   ImGuiIO& io = ImGui::GetIO();
-  io.DisplaySize = {static_cast<float>(scene.width), static_cast<float>(scene.height)};
-  io.DisplayFramebufferScale = {static_cast<float>(framebuffer_width) / io.DisplaySize.x,
-                                static_cast<float>(framebuffer_height) / io.DisplaySize.y};
+  const auto scale = static_cast<float>(scene.scale);
+  io.DisplaySize = {static_cast<float>(framebuffer_width) / scale,
+                    static_cast<float>(framebuffer_height) / scale};
+  io.DisplayFramebufferScale = {scale, scale};
   io.DeltaTime = 1.0f / 60.0f;
   ImGui_ImplOpenGL3_NewFrame();
   ImGui::NewFrame();
-  painter_->draw(scene, *ImGui::GetBackgroundDrawList());
+  painter_->draw(scene, scene.scale, *ImGui::GetBackgroundDrawList());
   ImGui::Render();
   glViewport(0, 0, framebuffer_width, framebuffer_height);
   const auto level = [](std::uint8_t c) { return static_cast<float>(c) / 255.0f; };

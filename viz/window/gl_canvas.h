@@ -22,7 +22,7 @@ class GlCanvas {
   GlCanvas& operator=(const GlCanvas&) = delete;
 
   bool ready() const;  // false: OpenGL could not be set up
-  // Fills the current framebuffer, whose size in pixels may differ from the scene's.
+  // Fills the current framebuffer, whose size in pixels the scene has up to rounding.
   void draw(const Scene& scene, std::int32_t framebuffer_width, std::int32_t framebuffer_height);
   // The current framebuffer, from above: 0xAABBGGRR.
   static std::vector<std::uint32_t> pixels(std::int32_t width, std::int32_t height);

@@ -85,12 +85,12 @@ class Offscreen {
 
 Result<std::vector<std::uint32_t>> window_module::draw(const Scene& scene) {
   Offscreen context;
-  if (const Result<> opened = context.open(scene.width, scene.height); !opened)
+  if (const Result<> opened = context.open(scene.pixel_width(), scene.pixel_height()); !opened)
     return opened.error();
   GlCanvas canvas;
   if (!canvas.ready()) return Error{"OpenGL could not be set up"};
-  canvas.draw(scene, scene.width, scene.height);
-  return GlCanvas::pixels(scene.width, scene.height);
+  canvas.draw(scene, scene.pixel_width(), scene.pixel_height());
+  return GlCanvas::pixels(scene.pixel_width(), scene.pixel_height());
 }
 
 }  // namespace rehearse::viz

@@ -11,6 +11,52 @@ namespace {
 
 using Type = Event::Type;
 
+<<<<<<< HEAD
+=======
+constexpr std::pair<Key, std::string_view> kKeyNames[] = {{Key::A, "A"},
+                                                          {Key::B, "B"},
+                                                          {Key::C, "C"},
+                                                          {Key::D, "D"},
+                                                          {Key::E, "E"},
+                                                          {Key::F, "F"},
+                                                          {Key::G, "G"},
+                                                          {Key::H, "H"},
+                                                          {Key::K, "K"},
+                                                          {Key::L, "L"},
+                                                          {Key::M, "M"},
+                                                          {Key::N, "N"},
+                                                          {Key::O, "O"},
+                                                          {Key::Q, "Q"},
+                                                          {Key::R, "R"},
+                                                          {Key::S, "S"},
+                                                          {Key::T, "T"},
+                                                          {Key::U, "U"},
+                                                          {Key::V, "V"},
+                                                          {Key::W, "W"},
+                                                          {Key::X, "X"},
+                                                          {Key::Plus, "+"},
+                                                          {Key::Minus, "-"},
+                                                          {Key::Zero, "0"},
+                                                          {Key::Slash, "/"},
+                                                          {Key::Comma, ","},
+                                                          {Key::Period, "."},
+                                                          {Key::BracketLeft, "["},
+                                                          {Key::BracketRight, "]"},
+                                                          {Key::Space, "Space"},
+                                                          {Key::Escape, "Escape"},
+                                                          {Key::Enter, "Enter"},
+                                                          {Key::Backspace, "Backspace"},
+                                                          {Key::Home, "Home"},
+                                                          {Key::Left, "Left"},
+                                                          {Key::Right, "Right"},
+                                                          {Key::Up, "Up"},
+                                                          {Key::Down, "Down"},
+                                                          {Key::Question, "?"},
+                                                          {Key::One, "1"},
+                                                          {Key::Two, "2"},
+                                                          {Key::Three, "3"}};
+
+>>>>>>> 791b131 (The viewer: colours that mean, screens of any scale, memory inside ops and its inventory, links by name, a search with its hits, views that can be undone)
 constexpr std::pair<Type, std::string_view> kTypes[] = {
     {Type::Key, "key"},     {Type::Text, "text"},       {Type::Move, "move"},
     {Type::Press, "press"}, {Type::Release, "release"}, {Type::DoubleClick, "double"},
@@ -54,7 +100,9 @@ std::string parse_line(std::string_view line, Event& event) {
     return "two numbers were expected";
   }
   for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
-    if (word == "shift") {
+    if (event.type == Type::Resize) {
+      if (!number(word, event.scale) || event.scale <= 0) return "a scale was expected";
+    } else if (word == "shift") {
       event.shift = true;
     } else if (word == "ctrl") {
       event.control = true;
@@ -99,6 +147,9 @@ std::string to_script(const Event& event) {
       return line + " " + event.text + "\n";
     case Type::Tick:
       return line + " " + fixed_text(event.seconds, 4) + "\n";
+    case Type::Resize:
+      line += " " + fixed_text(event.x, 1) + " " + fixed_text(event.y, 1);
+      return (event.scale > 0 ? line + " " + fixed_text(event.scale, 2) : line) + "\n";
     default:
       line += " " + fixed_text(event.x, 1) + " " + fixed_text(event.y, 1);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events as text, one per line: what a window records and a test replays.
 //
-//   key W [shift] [ctrl]    text 3B2         tick SECONDS        resize WIDTH HEIGHT
+//   key W [shift] [ctrl]    text 3B2         tick SECONDS        resize WIDTH HEIGHT [SCALE]
 //   move X Y    press X Y [BUTTON] [shift]   release X Y [BUTTON]   double X Y
 //   wheel X Y [shift] [ctrl]                 # a comment
 #pragma once

@@ -2,6 +2,7 @@
 #include "viz/window/session.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -60,6 +61,21 @@ std::vector<std::vector<OpId>> matched(const Trace& a, const Trace& b) {
 Document::Document(Trace trace) : trace_(std::make_unique<Trace>(std::move(trace))) {
   if (trace_->idle.empty()) attribute_idle(*trace_);
   index_ = std::make_unique<TraceIndex>(*trace_);
+}
+
+void Document::compare_with(std::vector<std::int64_t> elsewhere) {
+  elsewhere_ = std::move(elsewhere);
+}
+
+const Document::Colored& Document::colored(ColorBy by) const {
+  std::unique_ptr<Colored>& known = colored_[static_cast<std::size_t>(by)];
+  if (known == nullptr) {
+    known = std::make_unique<Colored>(Colored{.coloring = Coloring(*trace_, by, elsewhere_)});
+    if (!known->coloring.classes().empty())
+      known->own = std::make_unique<TraceIndex>(*trace_, known->coloring.classes());
+    known->index = known->own != nullptr ? known->own.get() : index_.get();
+  }
+  return *known;
 }
 
 const Causality& Document::causality() const {
@@ -124,6 +140,24 @@ const std::vector<std::int32_t>& Document::loaded_links() const {
   return *loaded_links_;
 }
 
+const std::vector<ArenaBlock>& Document::arena(std::int32_t row) const {
+  arenas_.resize(trace_->rows.size());
+  std::unique_ptr<std::vector<ArenaBlock>>& blocks = arenas_[static_cast<std::size_t>(row)];
+  if (blocks == nullptr)
+    blocks = std::make_unique<std::vector<ArenaBlock>>(arena_map(*trace_, RankClass{row}));
+  return *blocks;
+}
+
+const std::vector<OpId>& Document::hits(const std::string& text) const {
+  if (hits_.first == text) return hits_.second;
+  hits_ = {text, {}};
+  for (OpId op{0}; op.value < trace_->num_ops() && !text.empty(); ++op.value) {
+    if (hits_.second.size() == kMostHits) break;
+    if (op_name(*trace_, op).find(text) != std::string::npos) hits_.second.push_back(op);
+  }
+  return hits_.second;
+}
+
 const std::vector<LegendEntry>& Document::memory_parts() const {
   if (memory_parts_ == nullptr)
     memory_parts_ = std::make_unique<std::vector<LegendEntry>>(memory_legend(*trace_));
@@ -142,6 +176,15 @@ Session::Session(std::vector<Document> documents) : documents_(std::move(documen
     if (first.num_rows() == second.num_rows() &&
         first.schedule_hash.empty() != second.schedule_hash.empty()) {
       counterparts_ = matched(first, second);
+    }
+    if (corresponds()) {
+      std::vector<std::int64_t> elsewhere;
+      for (OpId op{0}; op.value < second.num_ops(); ++op.value) {
+        const OpId same = counterpart({1, op});
+        elsewhere.push_back(
+            same ? first.end_ns[same.index()] - first.start_ns[same.index()] : -1);
+      }
+      documents_[1].compare_with(std::move(elsewhere));
     }
   }
   std::int64_t first_backward = 0, last_forward = first.step().value;
@@ -176,7 +219,23 @@ class Reducer {
  public:
   Reducer(const Session& session, ViewState state) : session_(session), state_(std::move(state)) {}
 
-  ViewState apply(const Event& event) {
+  ViewState apply(Event event) {
+    const bool has_place = event.type == Event::Type::Move || event.type == Event::Type::Press ||
+                           event.type == Event::Type::Release ||
+                           event.type == Event::Type::DoubleClick;
+    if (has_place) {
+      event.x /= state_.scale();
+      event.y /= state_.scale();
+    }
+    const PastView before{state_.begin, state_.end, state_.scroll};
+    if (event.type == Event::Type::Key || event.type == Event::Type::Press) state_.notice.clear();
+    handle(event);
+    remember(event, before);
+    return std::move(state_);
+  }
+
+ private:
+  void handle(const Event& event) {
     switch (event.type) {
       case Event::Type::Key:
         key(event);
@@ -202,18 +261,45 @@ class Reducer {
         wheel(event);
         break;
       case Event::Type::Resize:
-        state_.width = std::max(320, static_cast<std::int32_t>(event.x));
-        state_.height = std::max(240, static_cast<std::int32_t>(event.y));
-        scroll_to(state_.scroll);
+        state_.pixel_width = std::max(320, static_cast<std::int32_t>(event.x));
+        state_.pixel_height = std::max(240, static_cast<std::int32_t>(event.y));
+        if (event.scale > 0) state_.content_scale = std::clamp(event.scale, 0.5, 4.0);
+        fit_window();
         break;
       case Event::Type::Tick:
         tick(event.seconds);
         break;
     }
-    return std::move(state_);
   }
 
- private:
+  // A change of the view can be undone; many events of one gesture (a drag, turns of the wheel, one
+  // key again and again) are one change.
+  void remember(const Event& event, const PastView& before) {
+    constexpr std::size_t kMost = 100;
+    if (event.type == Event::Type::Tick || event.type == Event::Type::Resize || undoing_) return;
+    if (event.type == Event::Type::Press) state_.last_change = -1;
+    if (before.begin == state_.begin && before.end == state_.end) return;
+    const std::int32_t change = event.type == Event::Type::Key
+                                    ? 100 + static_cast<std::int32_t>(event.key)
+                                    : static_cast<std::int32_t>(event.type);
+    const bool goes_on = std::exchange(state_.last_change, change) == change;
+    if (goes_on && !state_.past.empty()) return;
+    state_.future.clear();
+    state_.past.push_back(before);
+    if (state_.past.size() > kMost) state_.past.erase(state_.past.begin());
+  }
+  void undo(std::vector<PastView>& from, std::vector<PastView>& to) {
+    undoing_ = true;
+    if (from.empty()) return;
+    to.push_back({state_.begin, state_.end, state_.scroll});
+    const PastView view = from.back();
+    from.pop_back();
+    state_.begin = view.begin;
+    state_.end = view.end;
+    scroll_to(view.scroll);
+    state_.last_change = -1;
+  }
+
   double step() const { return static_cast<double>(session_.longest_step()); }
   double span() const { return state_.end - state_.begin; }
   const Trace& trace() const { return session_.at(state_.selected.document).trace(); }
@@ -236,6 +322,28 @@ class Reducer {
     if (state_.end + by < 0 || state_.begin + by > step()) return;
     state_.begin += by;
     state_.end += by;
+  }
+  // As many units as the window's pixels hold.
+  void fit_window() {
+    const double scale = state_.scale();
+    state_.width = std::max(320, static_cast<std::int32_t>(std::lround(state_.pixel_width / scale)));
+    state_.height =
+        std::max(240, static_cast<std::int32_t>(std::lround(state_.pixel_height / scale)));
+    scroll_to(state_.scroll);
+  }
+  // The text's size and that of all else; by 0: as the screen has it.
+  void resize_text(int by) {
+    static constexpr std::array kScales{0.75, 0.85, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0};
+    const auto here = std::ranges::min_element(kScales, {}, [this](double scale) {
+      return std::fabs(scale - state_.text_scale);
+    });
+    const auto next = std::clamp<std::ptrdiff_t>(here - kScales.begin() + by, 0,
+                                                 static_cast<std::ptrdiff_t>(kScales.size()) - 1);
+    const double before = state_.scale();
+    state_.text_scale = by == 0 ? 1 : kScales[static_cast<std::size_t>(next)];
+    state_.mouse_x *= before / state_.scale();
+    state_.mouse_y *= before / state_.scale();
+    fit_window();
   }
   void scroll_to(double scroll) {
     const Geometry at = geometry(session_, state_);
@@ -277,8 +385,19 @@ class Reducer {
 
   void key(const Event& e) {
     if (state_.searching && search_key(e.key)) return;
-    if (e.control && e.key != Key::E) return;
+    static constexpr std::array kWithControl{Key::E, Key::Q, Key::Plus, Key::Minus, Key::Zero};
+    if (e.control && std::ranges::find(kWithControl, e.key) == kWithControl.end()) return;
     switch (e.key) {
+      case Key::Q:
+        state_.wants_quit = e.control;
+        break;
+      case Key::U:
+        if (e.shift) {
+          undo(state_.future, state_.past);
+        } else {
+          undo(state_.past, state_.future);
+        }
+        break;
       case Key::W:
       case Key::Up:
         zoom(kZoom, focus());
@@ -293,7 +412,9 @@ class Reducer {
         break;
       case Key::D:
         if (e.shift) {
-          state_.difference = !state_.difference && session_.corresponds();
+          const bool shown = state_.color_by == ColorBy::Difference;
+          state_.color_by =
+              !shown && session_.corresponds() ? ColorBy::Difference : ColorBy::Kinds;
         } else {
           pan(0.2);
         }
@@ -342,6 +463,9 @@ class Reducer {
         state_.memory = !state_.memory;
         scroll_to(state_.scroll);
         break;
+      case Key::K:
+        color_by_next(e.shift ? -1 : 1);
+        break;
       case Key::L:
         state_.links = !state_.links;
         scroll_to(state_.scroll);
@@ -358,6 +482,15 @@ class Reducer {
         break;
       case Key::O:
         state_.inside = !state_.inside && state_.selected;
+        break;
+      case Key::Plus:
+        resize_text(1);
+        break;
+      case Key::Minus:
+        resize_text(-1);
+        break;
+      case Key::Zero:
+        resize_text(0);
         break;
       case Key::X:
         state_.dark = !state_.dark;
@@ -391,11 +524,22 @@ class Reducer {
     }
   }
 
+  void color_by_next(int by) {
+    constexpr auto kCount = static_cast<int>(kNumColorings);
+    int next = static_cast<int>(state_.color_by);
+    do {
+      next = (next + by + kCount) % kCount;
+    } while (static_cast<ColorBy>(next) == ColorBy::Difference && !session_.corresponds());
+    state_.color_by = static_cast<ColorBy>(next);
+  }
+
   bool search_key(Key key) {
     if (key == Key::Escape) {
       state_.searching = false;
-    } else if (key == Key::Enter) {
+    } else if (key == Key::Enter || key == Key::Down) {
       find_next(1);
+    } else if (key == Key::Up) {
+      find_next(-1);
     } else if (key == Key::Backspace) {
       while (!state_.search.empty()) {  // one code point
         const auto byte = static_cast<unsigned char>(state_.search.back());
@@ -409,6 +553,8 @@ class Reducer {
   void escape() {
     if (state_.help) {
       state_.help = false;
+    } else if (state_.memory_at) {
+      state_.memory_at.reset();
     } else if (state_.experts) {
       state_.experts = false;
     } else if (state_.statistics) {
@@ -484,19 +630,17 @@ class Reducer {
     return best;
   }
 
+  // The next hit behind the selected op, or before it; beyond the last comes the first.
   void find_next(int by) {
-    if (state_.search.empty()) return;
     const std::int32_t document = state_.selected ? state_.selected.document : 0;
-    const Trace& of = session_.at(document).trace();
-    const std::int32_t n = of.num_ops();
-    const std::int32_t from = state_.selected ? state_.selected.op.value : (by > 0 ? -1 : n);
-    for (std::int32_t tried = 1; tried <= n; ++tried) {
-      const std::int32_t op = static_cast<std::int32_t>(
-          ((static_cast<std::int64_t>(from) + static_cast<std::int64_t>(by) * tried) % n + n) % n);
-      if (op_name(of, {op}).find(state_.search) == std::string::npos) continue;
-      select({document, {op}}, true);
-      return;
-    }
+    const std::vector<OpId>& hits = session_.at(document).hits(state_.search);
+    if (hits.empty()) return;
+    const OpId from = state_.selected.op;
+    auto next = by > 0 ? std::ranges::upper_bound(hits, from) : std::ranges::lower_bound(hits, from);
+    if (!from) next = by > 0 ? hits.begin() : hits.end();
+    if (by < 0) next = next == hits.begin() ? hits.end() - 1 : next - 1;
+    if (next == hits.end()) next = hits.begin();
+    select({document, *next}, true);
   }
 
   void wheel(const Event& e) {
@@ -594,6 +738,11 @@ class Reducer {
       const Geometry at = geometry(session_, state_);
       const Hit found = hit(session_, state_, at, e.x, e.y);
       select(found.op, false);
+      if (found.memory != nullptr) {
+        state_.memory_at = MemoryAt{
+            found.memory->document, found.memory->row,
+            static_cast<std::int64_t>(std::floor(at.time_at(state_, e.x)))};
+      }
       // A click on a bubble selects the op that ends it.
       if (!found.op && found.idle >= 0) {
         const Trace& of = session_.at(found.lane->document).trace();
@@ -631,12 +780,18 @@ class Reducer {
 
   const Session& session_;
   ViewState state_;
+  bool undoing_ = false;
 };
 
 }  // namespace
 
-ViewState initial_state(const Session& session, std::int32_t width, std::int32_t height) {
-  ViewState state{.width = width, .height = height};
+ViewState initial_state(const Session& session, std::int32_t width, std::int32_t height,
+                        double scale) {
+  ViewState state = reduce(session, {},
+                           {.type = Event::Type::Resize,
+                            .x = static_cast<double>(width),
+                            .y = static_cast<double>(height),
+                            .scale = scale});
   return reduce(session, std::move(state), {.type = Event::Type::Key, .key = Key::Home});
 }
 

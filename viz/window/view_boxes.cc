@@ -311,12 +311,13 @@ void draw_inside(const ViewContext& c, Scene& layer) {
 }
 
 void draw_help(const ViewContext& c, Scene& layer) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kLines{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 32> kLines{
       {{"W S, Ctrl + wheel", "zoom at the mouse"},
        {"A D, Shift + drag, right drag", "pan"},
        {"wheel", "scroll the rows"},
        {"V", "the wheel zooms, Ctrl + wheel scrolls"},
        {"Home", "the whole step"},
+       {"U, Shift + U", "the view before, and after"},
        {"1 2 3", "warm-up, steady state, cool-down"},
        {"click", "select an op; of a bubble, the op that ends it"},
        {"F, double click", "to the middle, then close"},
@@ -325,9 +326,11 @@ void draw_help(const ViewContext& c, Scene& layer) {
        {"drag", "measure a range"},
        {"M", "measure the selected op"},
        {"O", "inside the selected op: kernels, operands"},
-       {"/ then Enter, N", "search by name"},
+       {"/ then Enter, Up, Down; N", "search by name; the next hit"},
+       {"click a memory curve", "what is alive then and at the peak; the arena as a map"},
        {"C", "critical path"},
        {"B", "causes of bubbles"},
+       {"K, Shift + K", "colour by kind, chunk, direction, micro-batch, cost, rank, difference"},
        {"G", "memory"},
        {"L", "links"},
        {"H", "other streams"},
@@ -337,7 +340,9 @@ void draw_help(const ViewContext& c, Scene& layer) {
        {"Shift + D", "errors, where two traces are open"},
        {"Space, click the axis", "play, scrub"},
        {"X", "light or dark"},
+       {"Ctrl and + - 0", "larger, smaller, the screen's own size of text"},
        {"Ctrl + E", "write this view as SVG"},
+       {"Ctrl + Q", "close the window"},
        {"Esc", "close, clear"}}};
   constexpr double kWidth = 560, kLine = 20;
   const double height = kLine * static_cast<double>(kLines.size()) + 44;

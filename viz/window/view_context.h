@@ -24,6 +24,10 @@ struct ViewContext {
   const Palette& colors;
 
   double x_of(double time) const { return at.x_of(state, time); }
+  // What colours stand for in a trace: the difference is seen in the second one alone.
+  ColorBy color_by(std::int32_t document) const {
+    return state.color_by == ColorBy::Difference && document == 0 ? ColorBy::Kinds : state.color_by;
+  }
   // Since the step's begin.
   static double since(const Trace& trace, std::int64_t time) {
     return static_cast<double>(time - trace.begin.value);
@@ -36,7 +40,7 @@ struct ViewContext {
   std::pair<double, double> shown_range() const;
   // Rows [first, last) of a document within times since the step's begin; last -1: all rows.
   Summary summary_of(std::int32_t document, double begin, double end, std::int32_t first = 0,
-                     std::int32_t last = -1) const;
+                     std::int32_t last = -1, ColorBy by = ColorBy::Kinds) const;
 };
 
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
@@ -58,6 +62,7 @@ void draw_inside(const ViewContext& c, Scene& layer);  // REQUIRES: an op is sel
 // The heat map of a run's experts, with what the cell under the mouse is. REQUIRES: trace 0 has
 // them.
 void draw_expert_box(const ViewContext& c, Scene& layer);
+void draw_memory_box(const ViewContext& c, Scene& layer);  // REQUIRES: a moment is chosen
 void draw_help(const ViewContext& c, Scene& layer);
 
 }  // namespace rehearse::viz

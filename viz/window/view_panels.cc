@@ -26,12 +26,12 @@ std::pair<double, double> ViewContext::shown_range() const {
   return end > begin ? std::pair{begin, end} : std::pair{state.begin, state.end};
 }
 Summary ViewContext::summary_of(std::int32_t document, double begin, double end, std::int32_t first,
-                                std::int32_t last) const {
+                                std::int32_t last, ColorBy by) const {
   const Trace& trace = session.at(document).trace();
   const std::int64_t from = trace.begin.value + std::max<std::int64_t>(0, std::llround(begin));
   const std::int64_t to =
       std::min<std::int64_t>(trace.end.value, trace.begin.value + std::llround(end));
-  return summarize(session.at(document).index(), from, std::max(from, to), first,
+  return summarize(session.at(document).index(by), from, std::max(from, to), first,
                    last < 0 ? trace.num_rows() : last);
 }
 
@@ -88,8 +88,9 @@ static Scene whole_step(const ViewContext& c) {
   for (std::int32_t i = 0; i < lines && trace.slots > 0; ++i) {
     lanes.push_back(static_cast<std::int32_t>(std::int64_t{i} * rows / lines) * trace.slots);
   }
+  const ColorBy by = c.color_by(0);
   Frame frame;
-  layout(document.index(),
+  layout(document.index(by),
          {.begin = trace.begin,
           .end = {trace.begin.value + std::max<std::int64_t>(1, c.session.longest_step())},
           .width_px = static_cast<std::int32_t>(c.at.width),
@@ -104,18 +105,20 @@ static Scene whole_step(const ViewContext& c) {
       (c.at.minimap_height - 4) / static_cast<double>(std::max<std::size_t>(1, lanes.size()));
   double y = c.at.minimap_y + 2;
   for (const LaneFrame& lane : frame.lanes) {
-    paint_lane(document.index(), frame, lane, {.x = c.at.left, .y = y, .height = height}, c.theme,
-               layer, Labels::None);
+    paint_lane(document.index(by), document.coloring(by), frame, lane,
+               {.x = c.at.left, .y = y, .height = height}, c.theme, layer, Labels::None);
     y += height;
   }
   return layer;
 }
 
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
-  if (cache.minimap_width != c.at.width || cache.minimap_theme != c.theme) {
+  if (cache.minimap_width != c.at.width || cache.minimap_theme != c.theme ||
+      cache.minimap_color_by != c.color_by(0)) {
     cache.minimap = whole_step(c);
     cache.minimap_width = c.at.width;
     cache.minimap_theme = c.theme;
+    cache.minimap_color_by = c.color_by(0);
   }
   const double scale = c.at.width / static_cast<double>(c.session.longest_step());
   const double from = c.at.left + std::max(0.0, c.state.begin) * scale;
@@ -158,13 +161,19 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   const auto [begin, end] = c.shown_range();
   add_text(scene, left, y, c.state.range ? "In the range:" : "In view:", TextSize::Normal,
            c.colors.text);
+  add_text(scene, c.state.width - 12, y,
+           "colour: " + std::string(kColorByNames[static_cast<std::size_t>(c.state.color_by)]) +
+               " (K)",
+           TextSize::Small, c.colors.faint_text, Anchor::End);
   const double width = c.state.width - left - 12;
   const std::size_t traces = c.session.documents().size();
   double bar_y = y + 10;
   for (std::size_t d = 0; d < traces; ++d, bar_y += kBarHeight + 2) {
-    const Summary sum = c.summary_of(static_cast<std::int32_t>(d), begin, end);
+    const auto document = static_cast<std::int32_t>(d);
+    const ColorBy by = c.color_by(document);
+    const Summary sum = c.summary_of(document, begin, end, 0, -1, by);
     double x = left;
-    for (const LegendEntry& entry : legend(sum, c.theme)) {
+    for (const LegendEntry& entry : legend(sum, c.session.at(document).coloring(by), c.theme)) {
       scene.rects.push_back({.x = x,
                              .y = bar_y,
                              .width = width * entry.share,
@@ -201,6 +210,11 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
     if (traces == 2) label += " / " + percent_text(entry.of[1]);
     entry_of({.fill = entry.style.fill, .hatch = entry.style.hatch, .ink = entry.style.ink},
              std::move(label));
+  }
+  const std::vector<KindStyle> shades = c.session.at(0).coloring(c.color_by(0)).shades(c.theme);
+  for (std::size_t chunk = 0; chunk < shades.size(); ++chunk) {
+    entry_of({.fill = shades[chunk].fill},
+             (chunk == 0 ? "chunk " : "") + std::to_string(chunk));
   }
   const Trace& trace = c.session.at(0).trace();
   if (!c.state.memory || trace.memory_time.empty()) return;
@@ -272,6 +286,21 @@ void draw_panel(const ViewContext& c, Scene& scene) {
     }
   } else {
     add_text(scene, 12, y, "Click an op or a bubble.", TextSize::Normal, c.colors.faint_text);
+    if (!c.state.critical) {
+      // What a first look needs; ? has all of it.
+      constexpr std::array<std::string_view, 5> kHints{
+          "The mouse over a bubble says why it is there, and whom the rank waits for.",
+          "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
+          "C: the critical path. K: other colours. L: links. Click a memory curve: what is alive.",
+          "/ finds ops by name. Drag over the lanes measures a range.",
+          "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
+      double line = y + 22;
+      for (const std::string_view hint : kHints) {
+        add_text(scene, 12, line, clipped(hint, TextSize::Small, middle - 24), TextSize::Small,
+                 c.colors.faint_text);
+        line += 18;
+      }
+    }
     if (c.state.critical) {
       const CriticalPath& path = c.session.at(0).critical();
       add_text(scene, 12, y + 20,
@@ -283,11 +312,61 @@ void draw_panel(const ViewContext& c, Scene& scene) {
   shares(c, middle, y, scene);
 }
 
+// What is typed, and the ops whose names hold it: those around the selected one.
+static void draw_search(const ViewContext& c, Scene& layer) {
+  constexpr double kWidth = 460, kLine = 18;
+  constexpr std::ptrdiff_t kShown = 12;
+  const std::int32_t d = c.state.selected ? c.state.selected.document : 0;
+  const Document& document = c.session.at(d);
+  const Trace& trace = document.trace();
+  const std::vector<OpId>& hits = document.hits(c.state.search);
+  const auto here = std::ranges::lower_bound(hits, c.state.selected.op);
+  const bool chosen = here != hits.end() && *here == c.state.selected.op;
+  const auto count = static_cast<std::ptrdiff_t>(hits.size());
+  const std::ptrdiff_t first =
+      chosen ? std::clamp<std::ptrdiff_t>(here - hits.begin() - kShown / 2, 0,
+                                          std::max<std::ptrdiff_t>(0, count - kShown))
+             : 0;
+  const std::ptrdiff_t last = std::min(first + kShown, count);
+  const double x = c.state.width / 2.0 - kWidth / 2, y = c.at.top + 8;
+  draw_box(c, layer, x, y, kWidth, 32 + kLine * static_cast<double>(last - first));
+  add_text(layer, x + 12, y + 20, "/" + c.state.search + "_", TextSize::Normal, c.colors.text);
+  std::string found = std::to_string(hits.size()) + (hits.size() == 1 ? " op" : " ops");
+  if (hits.size() == Document::kMostHits) found = "the first " + found;
+  if (c.state.search.empty()) found = "part of a name, as 2B5";
+  add_text(layer, x + kWidth - 12, y + 19, found + "  ·  Enter, Up, Down", TextSize::Small,
+           c.colors.faint_text, Anchor::End);
+  double line = y + 42;
+  for (std::ptrdiff_t i = first; i < last; ++i, line += kLine) {
+    const OpId op = hits[static_cast<std::size_t>(i)];
+    const bool selected = chosen && op == c.state.selected.op;
+    if (selected) {
+      layer.rects.push_back({.x = x + 4,
+                             .y = line - 13,
+                             .width = kWidth - 8,
+                             .height = kLine,
+                             .fill = c.colors.text,
+                             .alpha = 40});
+    }
+    const std::int64_t start = trace.start_ns[op.index()] - trace.begin.value;
+    const std::int64_t takes = trace.end_ns[op.index()] - trace.start_ns[op.index()];
+    add_text(layer, x + 12, line, clipped(op_name(trace, op), TextSize::Small, 150),
+             TextSize::Small, c.colors.text);
+    add_text(layer, x + 170, line,
+             clipped(row_name(trace, trace.row_of(op)), TextSize::Small, 130), TextSize::Small,
+             c.colors.faint_text);
+    add_text(layer, x + 370, line, time_text(start), TextSize::Small, c.colors.faint_text,
+             Anchor::End);
+    add_text(layer, x + kWidth - 12, line, time_text(takes), TextSize::Small, c.colors.text,
+             Anchor::End);
+  }
+}
+
 // Tooltip, search, statistics, help: above everything.
 Scene top_layer(const ViewContext& c) {
   Scene layer;
   if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics && !c.state.inside &&
-      !c.state.experts)
+      !c.state.experts && !c.state.memory_at)
     tooltip(c, layer);
   if (c.state.range && !c.state.help) {
     const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2),
@@ -297,17 +376,18 @@ Scene top_layer(const ViewContext& c) {
              time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small,
              c.colors.text, Anchor::Middle);
   }
-  if (c.state.searching) {
-    draw_box(c, layer, c.state.width / 2.0 - 160, c.at.top + 8, 320, 28);
-    add_text(layer, c.state.width / 2.0 - 148, c.at.top + 27, "/" + c.state.search + "_",
-             TextSize::Normal, c.colors.text);
-    add_text(layer, c.state.width / 2.0 + 148, c.at.top + 26, "Enter: next", TextSize::Small,
-             c.colors.faint_text, Anchor::End);
-  }
+  if (c.state.searching) draw_search(c, layer);
+  if (c.state.memory_at) draw_memory_box(c, layer);
   if (c.state.inside && c.state.selected) draw_inside(c, layer);
   if (c.state.statistics) draw_statistics(c, layer);
   if (c.state.experts) draw_expert_box(c, layer);
   if (c.state.help) draw_help(c, layer);
+  if (!c.state.notice.empty()) {
+    const double width = text_width(c.state.notice, TextSize::Normal) + 32.0;
+    draw_box(c, layer, (c.state.width - width) / 2, c.at.panel_y - 40, width, 28);
+    add_text(layer, c.state.width / 2.0, c.at.panel_y - 21, c.state.notice, TextSize::Normal,
+             c.colors.text, Anchor::Middle);
+  }
   return layer;
 }
 

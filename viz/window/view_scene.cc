@@ -14,19 +14,6 @@
 namespace rehearse::viz {
 namespace {
 
-Color mixed(Color a, Color b, double share) {  // share of b
-  const auto mix = [share](std::uint8_t x, std::uint8_t y) {
-    return static_cast<std::uint8_t>(std::lround(x + (y - x) * share));
-  };
-  return {mix(a.red, b.red), mix(a.green, b.green), mix(a.blue, b.blue)};
-}
-
-// Diverging, for errors: slower is vermilion, faster blue, equal grey; full colour at 25 %.
-Color error_color(double error) {
-  constexpr Color kEqual{150, 150, 150}, kSlower{213, 94, 0}, kFaster{0, 114, 178};
-  return mixed(kEqual, error > 0 ? kSlower : kFaster, std::min(1.0, std::fabs(error) / 0.25));
-}
-
 class Composer {
  public:
   Composer(const ViewContext& context, SceneCache& cache) : c(context), cache_(cache) {}
@@ -34,6 +21,7 @@ class Composer {
   Scene draw() {
     scene_.width = c.state.width;
     scene_.height = c.state.height;
+    scene_.scale = c.state.scale();
     scene_.background = c.colors.background;
     scene_.title = "rehearse";
     Scene lanes = lane_layer();
@@ -81,14 +69,15 @@ class Composer {
         spots.push_back(&spot);
       }
       Frame& frame = cache_.frames[static_cast<std::size_t>(d)];
-      layout(document.index(), view_of(document.trace()), lanes, frame);
+      const ColorBy by = c.color_by(d);
+      layout(document.index(by), view_of(document.trace()), lanes, frame);
       if (!c.state.causes) hide_causes(frame);
-      const bool errors = d == 1 && c.state.difference && c.session.corresponds();
+      const bool errors = by == ColorBy::Difference;
       for (std::size_t i = 0; i < spots.size(); ++i) {
-        paint_lane(document.index(), frame, frame.lanes[i],
+        paint_lane(document.index(by), document.coloring(by), frame, frame.lanes[i],
                    {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer,
                    errors ? Labels::Bubbles : Labels::All);
-        if (errors) paint_errors(frame, frame.lanes[i], *spots[i], layer);
+        if (errors) label_errors(frame, frame.lanes[i], *spots[i], layer);
       }
     }
     const auto in_sight = [this](double y, double height) {
@@ -119,12 +108,13 @@ class Composer {
     }
   }
 
-  // How much longer or shorter each op is than in the first trace.
-  void paint_errors(const Frame& frame, const LaneFrame& lane, const LaneSpot& spot, Scene& layer) {
+  // How much longer or shorter each op is than in the first trace, in words; its colour says it too.
+  void label_errors(const Frame& frame, const LaneFrame& lane, const LaneSpot& spot, Scene& layer) {
     const Trace& trace = c.session.at(1).trace();
     const Trace& other = c.session.at(0).trace();
+    const Coloring& coloring = c.session.at(1).coloring(ColorBy::Difference);
     for (const Box& box : frame.boxes_of(lane)) {
-      if (box.idle) continue;
+      if (box.idle || spot.height < 11) continue;
       const auto i = static_cast<std::size_t>(box.item);
       const OpId same = c.session.counterpart({1, {box.item}});
       if (!same) continue;
@@ -134,17 +124,10 @@ class Composer {
           there > 0 ? static_cast<double>(here) / static_cast<double>(there) - 1 : 0;
       const double x = c.at.left + frame.view.x_of(box.begin),
                    end = c.at.left + frame.view.x_of(box.end);
-      layer.rects.push_back({.x = x,
-                             .y = spot.y,
-                             .width = end - x,
-                             .height = spot.height,
-                             .fill = error_color(error),
-                             .alpha = 235});
       const std::string label = (error >= 0 ? "+" : "") + percent_text(error);
-      if (spot.height >= 11 && text_width(label, TextSize::Small) + 4 <= end - x) {
-        add_text(layer, (x + end) / 2, spot.y + spot.height / 2 + 4, label, TextSize::Small,
-                 text_on(error_color(error)), Anchor::Middle);
-      }
+      if (text_width(label, TextSize::Small) + 4 > end - x) continue;
+      add_text(layer, (x + end) / 2, spot.y + spot.height / 2 + 4, label, TextSize::Small,
+               text_on(coloring.style(box.kind, c.theme).fill), Anchor::Middle);
     }
   }
 

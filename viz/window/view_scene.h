@@ -13,6 +13,7 @@ namespace rehearse::viz {
 struct SceneCache {
   double minimap_width = -1;  // of its time axis
   Theme minimap_theme{};
+  ColorBy minimap_color_by{};
   Scene minimap;              // the whole step, without the view's frame
   std::vector<Frame> frames;  // memory of the layouts
 };

@@ -25,8 +25,10 @@ std::string last_glfw_error;
 struct Input {
   std::vector<Event> events;
   double x = 0, y = 0, last_press = -1, last_x = 0, last_y = 0;
+  double pixels = 1;  // per unit of the system's coordinates
   bool shift = false, control = false;
-  bool exposed = false;  // the system asks for the picture again
+  bool exposed = false;         // the system asks for the picture again
+  bool follows_screen = false;  // in its scale
 
   Event at(Event::Type type) const {
     return {.type = type, .shift = shift, .control = control, .x = x, .y = y};
@@ -49,6 +51,10 @@ Key key_of(int key, int scancode) {
                                                     {GLFW_KEY_KP_ENTER, Key::Enter},
                                                     {GLFW_KEY_BACKSPACE, Key::Backspace},
                                                     {GLFW_KEY_HOME, Key::Home},
+                                                    {GLFW_KEY_EQUAL, Key::Plus},
+                                                    {GLFW_KEY_KP_ADD, Key::Plus},
+                                                    {GLFW_KEY_KP_SUBTRACT, Key::Minus},
+                                                    {GLFW_KEY_KP_0, Key::Zero},
                                                     {GLFW_KEY_LEFT, Key::Left},
                                                     {GLFW_KEY_RIGHT, Key::Right},
                                                     {GLFW_KEY_UP, Key::Up},
@@ -62,6 +68,7 @@ Key key_of(int key, int scancode) {
       name[0] >= 'a' && name[0] <= 'z' ? static_cast<char>(name[0] - 'a' + 'A') : name[0];
   // The characters of these come as text, on any layout.
   if (letter == '/' || letter == '?') return Key::None;
+  if (letter == '=') return Key::Plus;
   return key_named(std::string_view(&letter, 1));
 }
 
@@ -95,8 +102,8 @@ void on_character(GLFWwindow* window, unsigned code) {
 
 void on_move(GLFWwindow* window, double x, double y) {
   Input& input = input_of(window);
-  input.x = x;
-  input.y = y;
+  input.x = x * input.pixels;
+  input.y = y * input.pixels;
   if (!input.events.empty() && input.events.back().type == Event::Type::Move)
     input.events.pop_back();
   input.events.push_back(input.at(Event::Type::Move));
@@ -132,12 +139,22 @@ void on_wheel(GLFWwindow* window, double x, double y) {
   input.events.push_back(event);
 }
 
+// Sizes are in pixels; what a pixel is of a screen may differ from the system's coordinates.
 void on_resize(GLFWwindow* window, int width, int height) {
   if (width <= 0 || height <= 0) return;  // minimised
-  Event event = input_of(window).at(Event::Type::Resize);
+  Input& input = input_of(window);
+  int across = 0, down = 0;
+  glfwGetWindowSize(window, &across, &down);
+  if (across > 0) input.pixels = static_cast<double>(width) / across;
+  Event event = input.at(Event::Type::Resize);
   event.x = width;
   event.y = height;
-  input_of(window).events.push_back(event);
+  if (input.follows_screen) {
+    float scale = 1, vertical = 1;
+    glfwGetWindowContentScale(window, &scale, &vertical);
+    event.scale = std::round(static_cast<double>(scale) * 8) / 8;  // no blur for 96.3 dpi
+  }
+  input.events.push_back(event);
 }
 
 void on_refresh(GLFWwindow* window) {
@@ -164,6 +181,11 @@ void load(const std::string& path, WindowOptions& options, ViewState& state) {
       state.links = value != 0;
     } else if (name == "streams") {
       state.streams = value != 0;
+    } else if (name == "text_percent") {
+      state.text_scale = std::clamp(value, 50, 300) / 100.0;
+    } else if (name == "color_by") {
+      state.color_by = static_cast<ColorBy>(
+          std::clamp(value, 0, static_cast<std::int32_t>(ColorBy::Difference) - 1));
     }
   }
 }
@@ -173,7 +195,11 @@ void save(const std::string& path, const ViewState& state) {
   std::error_code ignored;  // no folder for it: then it is not kept
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   FileWriter out(path);
-  out << "width " << state.width << "\nheight " << state.height << "\ndark "
+  out << "width " << state.pixel_width << "\nheight " << state.pixel_height << "\ntext_percent "
+      << static_cast<std::int32_t>(std::lround(state.text_scale * 100)) << "\ncolor_by "
+      << static_cast<std::int32_t>(state.color_by == ColorBy::Difference ? ColorBy::Kinds
+                                                                         : state.color_by)
+      << "\ndark "
       << std::int32_t{state.dark} << "\nwheel_zooms " << std::int32_t{state.wheel_zooms}
       << "\nmemory " << std::int32_t{state.memory} << "\nlinks " << std::int32_t{state.links}
       << "\nstreams " << std::int32_t{state.streams} << "\n";
@@ -197,17 +223,24 @@ class Window {
     ViewState kept;
     if (!options_.state_file.empty()) load(options_.state_file, options_, kept);
     if (const Result<> opened = open(); !opened) return opened.error();
-    state_ = initial_state(session_, options_.width, options_.height);
+    int width = 0, height = 0;
+    glfwGetFramebufferSize(window_, &width, &height);
+    state_ = initial_state(session_, width, height, std::max(1.0, options_.scale));
+    on_resize(window_, width, height);
+    state_.text_scale = kept.text_scale;
+    for (const Event& event : std::exchange(input_.events, {}))
+      state_ = reduce(session_, std::move(state_), event);
     state_.dark = kept.dark;
     state_.wheel_zooms = kept.wheel_zooms;
     state_.memory = kept.memory;
     state_.links = kept.links;
     state_.streams = kept.streams;
+    state_.color_by = kept.color_by;
     for (const Event& event : options_.events) handle(event);
     double until = glfwGetTime() + options_.linger_s;
     double last = glfwGetTime();
     draw();
-    while (glfwWindowShouldClose(window_) == 0) {
+    while (glfwWindowShouldClose(window_) == 0 && !state_.wants_quit) {
       if (options_.capture && options_.until && options_.until()) {
         until = std::max(until, glfwGetTime()) + kLastInput;
         options_.until = nullptr;
@@ -227,7 +260,10 @@ class Window {
       if (state_.playing)
         changed = handle({.type = Event::Type::Tick, .seconds = now - last}) || changed;
       last = now;
-      if (state_.wants_export) write_picture();
+      if (state_.wants_export) {
+        write_picture();
+        changed = true;
+      }
       if (std::exchange(input_.exposed, false) || changed) draw();
     }
     save(options_.state_file, state_);
@@ -246,7 +282,7 @@ class Window {
     glfwSetErrorCallback([](int, const char* text) { last_glfw_error = text; });
     if (glfwInit() == 0) {
       return Error{"no display: " + last_glfw_error +
-                   "; without one: rehearse render TRACE --png FILE"};
+                   "; without one: --png FILE or --svg FILE draws what the window would show"};
     }
     started_ = true;
     glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
@@ -265,7 +301,8 @@ class Window {
     glfwSetCursorPosCallback(window_, on_move);
     glfwSetMouseButtonCallback(window_, on_button);
     glfwSetScrollCallback(window_, on_wheel);
-    glfwSetWindowSizeCallback(window_, on_resize);
+    glfwSetFramebufferSizeCallback(window_, on_resize);
+    input_.follows_screen = options_.scale <= 0;
     glfwSetWindowRefreshCallback(window_, on_refresh);
     canvas_ = std::make_unique<GlCanvas>();
     return canvas_->ready() ? Result<>{} : Result<>(Error{"OpenGL could not be set up"});
@@ -292,8 +329,12 @@ class Window {
     state_.wants_export = false;
     FileWriter out(options_.export_file);
     out << svg(view_scene(session_, state_));
-    if (const Result<> done = out.finish(); !done)
-      std::fprintf(stderr, "rehearse: %s\n", done.error().message.c_str());
+    const Result<> done = out.finish();
+    std::error_code ignored;
+    state_.notice = done ? "written: " + std::filesystem::absolute(options_.export_file, ignored)
+                                             .string()
+                         : done.error().message;
+    if (!done) std::fprintf(stderr, "rehearse: %s\n", done.error().message.c_str());
   }
 
   void capture(WindowResult& result) {

@@ -13,6 +13,7 @@ namespace rehearse::viz {
 
 struct WindowOptions {
   std::int32_t width = 1440, height = 900;
+  double scale = 0;        // pixels per unit; 0: as the screen has it
   std::string record;      // write the events there, as a script
   std::string state_file;  // where the window's size and switches are kept; empty: not kept
   std::string export_file = "rehearse-view.svg";  // of Ctrl + E

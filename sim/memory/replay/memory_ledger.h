@@ -38,7 +38,10 @@ class Ledger {
     if (part_of_.size() <= index) part_of_.resize(2 * index + 64);
     part_of_[index] = part;
     bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
-    if (watched_ && sum(bytes_) > sum(most_)) most_ = bytes_;
+    if (watched_) {
+      if (sum(bytes_) > sum(most_)) most_ = bytes_;
+      trail_.push_back(bytes_);
+    }
     if (!building_) peak_in_steps_ = std::max(peak_in_steps_, allocator_.allocated());
     if (allocator_.allocated() > peak_) {
       peak_ = allocator_.allocated();
@@ -55,18 +58,22 @@ class Ledger {
     bytes_[static_cast<std::size_t>(part)] -= allocator_.block_size(handle);
     allocator_.free(handle);
     handle = kNoBlock;
+    if (watched_) trail_.push_back(bytes_);
   }
   void free(std::vector<Handle>& handles) {
     for (Handle& handle : handles) free(handle);
     handles.clear();
   }
 
-  // From here on `most()` is the most that was alive at once, by MemoryPart; before: not kept.
+  // From here on `most()` is the most that was alive at once, by MemoryPart, and `trail()` what was
+  // alive now and after each change; before: not kept.
   void watch() {
     watched_ = true;
     most_ = bytes_;
+    trail_.assign(1, bytes_);
   }
   const MemoryBytes& most() const { return most_; }
+  const std::vector<MemoryBytes>& trail() const { return trail_; }
   const MemoryBytes& now() const { return bytes_; }
 
   // Begins a step; what is counted is counted of the step that began last. Before the first one
@@ -105,6 +112,7 @@ class Ledger {
   }
 
   MemoryBytes bytes_{}, at_peak_{}, most_{};
+  std::vector<MemoryBytes> trail_;
   bool watched_ = false;
   std::int64_t peak_ = 0, peak_in_steps_ = 0;
   OpId peak_op_{};

@@ -2,6 +2,7 @@
 #include "sim/memory/replay/memory_replay.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/stage_index.h"
@@ -182,7 +183,27 @@ class RowReplay {
     ledger_.behind = false;
     if (setup_.samples) ledger_.watch();
     state_.optimizer_step(first);
-    if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
+    if (setup_.samples) sample({});
+  }
+
+  void sample(OpId op) {
+    constexpr std::size_t kMostInside = 48;
+    const std::size_t ops = order_.program(row_).size() + 1;
+    const std::vector<MemoryBytes>& trail = ledger_.trail();
+    const std::size_t runs = std::min(
+        {trail.size(), kMostInside, std::max<std::size_t>(1, setup_.most_samples / ops)});
+    MemorySample made{op, ledger_.most(), ledger_.now(), {}};
+    for (std::size_t i = 0; i < runs; ++i) {
+      const auto begin = trail.begin() + static_cast<std::ptrdiff_t>(trail.size() * i / runs);
+      const auto end = trail.begin() + static_cast<std::ptrdiff_t>(trail.size() * (i + 1) / runs);
+      made.inside.push_back(*std::max_element(begin, end, [](const auto& a, const auto& b) {
+        return total(a) < total(b);
+      }));
+    }
+    samples_.push_back(std::move(made));
+  }
+  static std::int64_t total(const MemoryBytes& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
 
   // A step that empties the cache leaves the next one another cache: on, until a step maps as much
@@ -215,7 +236,7 @@ class RowReplay {
       ledger_.op = {static_cast<std::int32_t>(begin + i)};
       if (setup_.samples) ledger_.watch();
       for (const Op& work : work_of(order_, program[i])) run_op(work);
-      if (setup_.samples) samples_.push_back({ledger_.op, ledger_.most(), ledger_.now()});
+      if (setup_.samples) sample(ledger_.op);
       if (ledger_.out_of_memory()) return;
       if (allocator.max_reserved() != reserved || ledger_.peak_in_steps() != allocated ||
           allocator.retries() != retries) {

@@ -35,6 +35,8 @@ struct ReplaySetup {
   const ReplaySetup* usual = nullptr;
   bool whole_step = false;  // replay every op, though the steady phase repeats
   bool samples = false;     // record memory op by op; REQUIRES whole_step
+  // How many samples of a row's step are wanted: inside ops as many as that leaves for each.
+  std::size_t most_samples = 4096;
 };
 ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order);
@@ -44,6 +46,9 @@ struct MemorySample {
   OpId op{};           // none: the optimizer step
   MemoryBytes most{};  // alive when the most was alive at once, while the op ran
   MemoryBytes after{};
+  // The op's changes in equal runs, of each what was alive when the most was; the greatest of all
+  // is `most`.
+  std::vector<MemoryBytes> inside;
 };
 
 struct ReplayResult {

@@ -15,6 +15,10 @@
 #include "sim/cluster/cluster.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/predicted_trace.h"
+#include "viz/analysis/arena_map.h"
+#include "viz/analysis/units_text.h"
+#include "viz/picture/formats/svg.h"
+#include "viz/window/geometry.h"
 #include "viz/window/script.h"
 #include "viz/window/view_scene.h"
 
@@ -78,6 +82,33 @@ TEST(Inside, ABackwardWithRecomputeSaysWhatRunsAgain) {
   };
   EXPECT_EQ(count(predicted().trace), 0);
   EXPECT_GT(count(predicted({"plan.recompute=full"}).trace), 0);
+}
+
+// The arena as a map: every device value with an address is one block, and no two that share an
+// address are alive at one time.
+TEST(ArenaMap, NoTwoValuesAreAtOnePlaceAtOneTime) {
+  const auto [p, trace] = predicted();
+  int shared = 0;
+  for (std::int32_t row = 0; row < trace.num_rows(); ++row) {
+    const std::vector<ArenaBlock> blocks = arena_map(trace, {row});
+    std::size_t expected = 0;
+    for (const TraceValue& value : trace.values) {
+      expected += value.row == RankClass{row} && value.home == Home::Device && value.offset >= 0 &&
+                  value.bytes > 0;
+    }
+    ASSERT_EQ(blocks.size(), expected);
+    ASSERT_GT(blocks.size(), 20u);
+    EXPECT_LE(arena_bytes(blocks), p.schedule.arena_bytes[static_cast<std::size_t>(row)].value);
+    for (std::size_t a = 0; a < blocks.size(); ++a) {
+      for (std::size_t b = a + 1; b < blocks.size(); ++b) {
+        if (blocks[b].offset >= blocks[a].offset + blocks[a].bytes) continue;
+        ++shared;
+        EXPECT_TRUE(blocks[a].end <= blocks[b].begin || blocks[b].end <= blocks[a].begin)
+            << value_name(trace, blocks[a].value) << " and " << value_name(trace, blocks[b].value);
+      }
+    }
+  }
+  EXPECT_GT(shared, 20);  // addresses are used again
 }
 
 TEST(Inside, OperandsAreTheSchedules) {
@@ -244,6 +275,42 @@ TEST(Inside, AMeasuredOpShowsThePredictionsNodes) {
   EXPECT_FALSE(says(view_scene(one, low), "norm1"));
   state.selected.document = 1;
   EXPECT_TRUE(says(view_scene(two, state), "one after another"));
+}
+
+// A click on a memory curve opens what is alive at the peak, by name, and the arena's map; of a
+// framework's allocator its parts alone.
+TEST(MemoryBox, TellsWhatIsAliveAtThePeak) {
+  for (const bool own : {true, false}) {
+    std::vector<Document> documents;
+    documents.emplace_back(
+        own ? predicted().trace : predicted({"plan.runtime=megatron"}).trace);
+    const Session session(std::move(documents));
+    const ViewState before = initial_state(session, 1440, 900);
+    const Geometry at = geometry(session, before);
+    ASSERT_GE(at.rows[0].memory_y, 0);
+    const std::string place = " 700 " + std::to_string(at.rows[0].memory_y + 10);
+    const Result<std::vector<Event>> click =
+        parse_script("press" + place + "\nrelease" + place + "\n", "click");
+    ASSERT_TRUE(click);
+    ViewState state = before;
+    for (const Event& event : click.value()) state = reduce(session, std::move(state), event);
+    ASSERT_TRUE(state.memory_at);
+    const std::string picture = svg(view_scene(session, state));
+    EXPECT_NE(picture.find("Memory of rank 0"), std::string::npos);
+    EXPECT_NE(picture.find("at the peak"), std::string::npos);
+    const Document& document = session.at(0);
+    const MemoryPeak& peak = document.memory(0).peak();
+    EXPECT_NE(picture.find(bytes_text(peak.bytes, peak.bytes)), std::string::npos);
+    const std::vector<std::int32_t> alive = alive_at(document.trace(), {0}, peak.time);
+    EXPECT_EQ(alive.empty(), !own);
+    EXPECT_EQ(picture.find("arena: address over time") != std::string::npos, own);
+    if (own) {
+      EXPECT_NE(picture.find(">" + value_name(document.trace(), alive[0]) + "<"),
+                std::string::npos);
+    }
+    state = reduce(session, std::move(state), {.type = Event::Type::Key, .key = Key::Escape});
+    EXPECT_FALSE(state.memory_at);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/viz/picture/eyes.h"
 #include "tests/viz/picture/full_trace.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/figure.h"
@@ -114,6 +115,31 @@ TEST(Raster, StripsAreAveragedWhereTheyAreNarrow) {
   EXPECT_EQ(pixel(pixels, scene, 1, 0), 0x8000u);  // half is transparent
 }
 
+// A picture of twice the scale has four pixels for each, of edges as of areas; letters are drawn
+// from bitmaps of their own, as wide as they are tall.
+TEST(Raster, ScalesToTheScreen) {
+  Scene scene{.width = 40, .height = 30, .background = {0, 0, 0}};
+  scene.rects.push_back({.x = 10, .y = 10, .width = 20, .height = 10, .fill = {200, 100, 50}});
+  const auto once = rasterize(scene);
+  scene.scale = 2;
+  EXPECT_EQ(scene.pixel_width(), 80);
+  const auto twice = rasterize(scene);
+  ASSERT_EQ(twice.size(), 4 * once.size());
+  for (std::size_t y = 0; y < 60; ++y) {
+    for (std::size_t x = 0; x < 80; ++x)
+      ASSERT_EQ(twice[y * 80 + x], once[y / 2 * 40 + x / 2]) << x << " " << y;
+  }
+  const auto ink = [](double scale) {
+    Scene text{.width = 100, .height = 30, .scale = scale, .background = {0, 0, 0}};
+    text.texts.push_back({.x = 5, .y = 20, .color = {255, 255, 255}, .text = "Rehearse 2B5"});
+    double sum = 0;
+    for (const std::uint32_t pixel : rasterize(text)) sum += pixel & 255;
+    return sum / (scale * scale);
+  };
+  for (const double scale : {0.75, 1.25, 1.5, 2.0, 3.0})
+    EXPECT_NEAR(ink(scale) / ink(1), 1, 0.12) << scale;
+}
+
 std::uint32_t u32(const std::string& bytes, std::size_t at) {
   std::uint32_t value = 0;
   for (std::size_t i = 0; i < 4; ++i)
@@ -151,39 +177,6 @@ TEST(Png, HasItsChunksInOrder) {
 
 // --- Colours ---
 
-struct Lab {
-  double l, a, b;
-};
-
-// What eyes of a kind see: matrices on linear RGB, severity 1.0, of Machado, Oliveira & Fernandes,
-// "A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), table 1.
-using Matrix = std::array<double, 9>;
-constexpr std::array<Matrix, 4> kEyes{{{1, 0, 0, 0, 1, 0, 0, 0, 1},
-                                       {0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216,
-                                        -0.003882, -0.048116, 1.051998},  // protan
-                                       {0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413,
-                                        -0.011820, 0.042940, 0.968881},  // deutan
-                                       {1.255528, -0.076749, -0.178779, -0.078411, 0.930809,
-                                        0.147602, 0.004733, 0.691367, 0.303900}}};  // tritan
-
-Lab seen(Color color, const Matrix& m) {
-  const std::array<double, 3> rgb{static_cast<double>(to_linear(color.red)),
-                                  static_cast<double>(to_linear(color.green)),
-                                  static_cast<double>(to_linear(color.blue))};
-  std::array<double, 3> v{};
-  for (std::size_t i = 0; i < 3; ++i) {
-    v[i] = std::fmin(
-        1, std::fmax(0, m[3 * i] * rgb[0] + m[3 * i + 1] * rgb[1] + m[3 * i + 2] * rgb[2]));
-  }
-  const auto f = [](double t) {
-    return t > 216.0 / 24389 ? std::cbrt(t) : (24389.0 / 27 * t + 16) / 116;
-  };
-  const double x = f((0.4124564 * v[0] + 0.3575761 * v[1] + 0.1804375 * v[2]) / 0.95047);
-  const double y = f(0.2126729 * v[0] + 0.7151522 * v[1] + 0.0721750 * v[2]);
-  const double z = f((0.0193339 * v[0] + 0.1191920 * v[1] + 0.9503041 * v[2]) / 1.08883);
-  return {116 * y - 16, 500 * (x - y), 200 * (y - z)};
-}
-
 // Work of different meaning differs by at least 15 (CIE 1976) for every kind of eye.
 TEST(Colors, KindsAreToldApartByColourBlindEyes) {
   constexpr std::array kKinds{OpKind::Forward,   OpKind::Backward,  OpKind::WeightGradient,
@@ -193,8 +186,7 @@ TEST(Colors, KindsAreToldApartByColourBlindEyes) {
       for (std::size_t j = 0; j < i; ++j) {
         const Lab a = seen(color_of(kKinds[i]), kEyes[eye]),
                   b = seen(color_of(kKinds[j]), kEyes[eye]);
-        EXPECT_GE(
-            std::sqrt(std::pow(a.l - b.l, 2) + std::pow(a.a - b.a, 2) + std::pow(a.b - b.b, 2)), 15)
+        EXPECT_GE(distance(a, b), 15)
             << traits(kKinds[i]).name << " and " << traits(kKinds[j]).name << " for eye " << eye;
       }
     }

@@ -217,11 +217,122 @@ TEST(Session, TwoTracesOfOneScheduleStandPairByPair) {
   ASSERT_GE(at.rows.size(), 4u);
   EXPECT_EQ(at.rows[0].row, at.rows[1].row);
   EXPECT_NE(at.rows[0].document, at.rows[1].document);
-  EXPECT_TRUE(run(same, start(same), "key D shift\n").difference);
+  EXPECT_EQ(run(same, start(same), "key D shift\n").color_by, ColorBy::Difference);
   const Session different = two(one_f_one_b_trace(3, 4), one_f_one_b_trace(4, 4));
   EXPECT_FALSE(different.same_schedule());
-  EXPECT_FALSE(run(different, start(different), "key D shift\n").difference);
+  EXPECT_EQ(run(different, start(different), "key D shift\n").color_by, ColorBy::Kinds);
   EXPECT_EQ(geometry(different, start(different)).rows.size(), 7u);
+}
+
+// U goes back to the view before, Shift + U forth again; a drag, or one key pressed many times, is
+// one step.
+TEST(Session, TheViewCanBeUndone) {
+  const Session session = one(full_trace());
+  const ViewState whole = start(session);
+  const ViewState zoomed = run(session, whole, "move 600 200\nkey W\nkey W\nkey W\n");
+  const ViewState panned =
+      run(session, zoomed, "press 600 200 shift\nmove 500 200\nmove 400 200\nrelease 400 200\n");
+  EXPECT_NE(panned.begin, zoomed.begin);
+  const ViewState once = run(session, panned, "key U\n");
+  EXPECT_EQ(once.begin, zoomed.begin);
+  EXPECT_EQ(once.end, zoomed.end);
+  const ViewState twice = run(session, once, "key U\n");
+  EXPECT_EQ(twice.begin, whole.begin);
+  EXPECT_EQ(twice.end, whole.end);
+  const ViewState none = run(session, twice, "key U\n");  // there is nothing before
+  EXPECT_EQ(none.begin, whole.begin);
+  const ViewState again = run(session, none, "key U shift\nkey U shift\n");
+  EXPECT_EQ(again.begin, panned.begin);
+  EXPECT_EQ(again.end, panned.end);
+}
+
+// While a name is typed its hits are listed with their number; Enter, Down and Up go through them,
+// and beyond the last comes the first.
+TEST(Session, TheSearchListsItsHits) {
+  const Session session = one(full_trace(3, 5));
+  const Trace& trace = session.at(0).trace();
+  std::vector<OpId> expected;
+  for (OpId op{0}; op.value < trace.num_ops(); ++op.value) {
+    if (op_name(trace, op).find("B3") != std::string::npos) expected.push_back(op);
+  }
+  ASSERT_GE(expected.size(), 3u);
+  ViewState state = run(session, start(session), "key /\ntext B3\n");
+  const std::string list = svg(view_scene(session, state));
+  EXPECT_NE(list.find(std::to_string(expected.size()) + " ops"), std::string::npos);
+  for (const OpId op : expected)
+    EXPECT_NE(list.find(">" + op_name(trace, op) + "<"), std::string::npos);
+  for (std::size_t i = 0; i <= expected.size(); ++i) {
+    state = run(session, state, i % 2 == 0 ? "key Enter\n" : "key Down\n");
+    EXPECT_EQ(state.selected.op, expected[i % expected.size()]);
+  }
+  EXPECT_EQ(run(session, state, "key Up\n").selected.op, expected.back());
+  EXPECT_FALSE(run(session, start(session), "key /\ntext nothing\nkey Enter\n").selected);
+}
+
+TEST(Session, CloseKeyAndHints) {
+  const Session session = one(full_trace());
+  EXPECT_FALSE(run(session, start(session), "key Q\n").wants_quit);
+  EXPECT_TRUE(run(session, start(session), "key Q ctrl\n").wants_quit);
+  const std::string first = svg(view_scene(session, start(session)));
+  EXPECT_NE(first.find("The mouse over a bubble"), std::string::npos);
+  ViewState told = start(session);
+  told.notice = "written: here.svg";
+  EXPECT_NE(svg(view_scene(session, told)).find("written: here.svg"), std::string::npos);
+  EXPECT_TRUE(run(session, told, "key W\n").notice.empty());
+}
+
+// On a screen of twice the pixels the window shows what it shows on another, twice as large; keys
+// change the size of text, and the mouse stays where it is.
+TEST(Session, FollowsTheScaleOfTheScreen) {
+  const Session session = one(full_trace());
+  const ViewState usual = initial_state(session, 1280, 800),
+                  fine = initial_state(session, 2560, 1600, 2);
+  EXPECT_EQ(fine.width, usual.width);
+  EXPECT_EQ(fine.height, usual.height);
+  Scene scene = view_scene(session, fine);
+  EXPECT_EQ(scene.scale, 2);
+  EXPECT_EQ(scene.pixel_width(), 2560);
+  scene.scale = 1;
+  EXPECT_EQ(svg(scene), svg(view_scene(session, usual)));
+  // The same op is under the same place of the screen.
+  const ViewState here = run(session, usual, "press 400 100\nrelease 400 100\n"),
+                  there = run(session, fine, "press 800 200\nrelease 800 200\n");
+  EXPECT_TRUE(here.selected);
+  EXPECT_EQ(here.selected, there.selected);
+  const ViewState larger = run(session, usual, "key + ctrl\nkey + ctrl\n");
+  EXPECT_LT(larger.width, usual.width);
+  EXPECT_EQ(view_scene(session, larger).pixel_width(), 1280);
+  EXPECT_EQ(run(session, larger, "key 0 ctrl\n").width, usual.width);
+  EXPECT_LT(run(session, larger, "key - ctrl\nkey - ctrl\nkey - ctrl\n").text_scale, 1);
+}
+
+// The 4K screen and the small one: rows take what there is, and everything has its place.
+TEST(Session, UsesTheRoomThatThereIs) {
+  const Session session = one(one_f_one_b_trace(8, 16));
+  double before = 0;
+  for (const auto& [width, height] : {std::pair{1280, 720}, {1440, 900}, {3840, 2160}}) {
+    const Geometry at = geometry(session, initial_state(session, width, height));
+    EXPECT_GE(at.lanes[0].height, before);
+    before = at.lanes[0].height;
+    EXPECT_GE(at.lanes[0].height, 11);
+  }
+  EXPECT_GE(before, 60);
+}
+
+// K goes round what colours stand for; a window without a second trace has no difference.
+TEST(Session, ColoursAreSwitched) {
+  const Session session = one(full_trace());
+  ViewState state = start(session);
+  std::vector<std::string> pictures{svg(view_scene(session, state))};
+  for (std::size_t i = 0; i + 2 < kNumColorings; ++i) {
+    state = run(session, state, "key K\n");
+    pictures.push_back(svg(view_scene(session, state)));
+    EXPECT_NE(pictures.back().find("colour: " + std::string(kColorByNames[i + 1])),
+              std::string::npos);
+    EXPECT_NE(pictures[i], pictures[i + 1]);
+  }
+  EXPECT_EQ(run(session, state, "key K\n").color_by, ColorBy::Kinds);
+  EXPECT_EQ(run(session, start(session), "key K shift\n").color_by, ColorBy::Rank);
 }
 
 // Any events in any order: the state stays one that can be drawn, and replays to the same picture.
@@ -236,7 +347,7 @@ TEST(Session, AnyScriptReplays) {
   ViewState state = start(session);
   for (int i = 0; i < 600; ++i) {
     Event event{.type = static_cast<Event::Type>(pick(9)),
-                .key = static_cast<Key>(1 + pick(34)),
+                .key = static_cast<Key>(1 + pick(static_cast<std::uint32_t>(Key::Three))),
                 .shift = pick(3) == 0,
                 .control = pick(4) == 0,
                 .x = pick(1400) * 1.0,
@@ -270,7 +381,7 @@ TEST(Session, AnyScriptReplays) {
 
 TEST(Script, SaysWhichLineIsWrong) {
   const auto error = [](std::string_view text) { return parse_script(text, "s").error().message; };
-  EXPECT_EQ(error("key W\n\n# fine\nkey Q\n"), "s:4: no such key: Q");
+  EXPECT_EQ(error("key W\n\n# fine\nkey J\n"), "s:4: no such key: J");
   EXPECT_EQ(error("jump"), "s:1: no such event: jump");
   EXPECT_EQ(error("move 1"), "s:1: two numbers were expected");
   EXPECT_EQ(error("press 1 2 loudly"), "s:1: not understood: loudly");

@@ -100,7 +100,7 @@ std::string encode_png(std::int32_t width, std::int32_t height,
 }
 
 std::string png(const Scene& scene) {
-  return encode_png(scene.width, scene.height, rasterize(scene), false);
+  return encode_png(scene.pixel_width(), scene.pixel_height(), rasterize(scene), false);
 }
 
 }  // namespace rehearse::viz

@@ -20,7 +20,8 @@ std::string encode_png(std::int32_t width, std::int32_t height,
 inline constexpr std::int32_t kHatchPeriod = 40;
 std::uint32_t hatch_ink(Hatch hatch, std::int32_t x, std::int32_t y);
 
-// Draws a scene: edges are smoothed, hatches are tied to the picture's own grid.
+// Draws a scene, pixel_width() by pixel_height(): edges are smoothed, hatches are tied to the
+// picture's own grid.
 std::vector<std::uint32_t> rasterize(const Scene& scene);
 std::string png(const Scene& scene);
 

@@ -15,9 +15,10 @@ constexpr std::uint32_t pack(Color c) {
 
 class Canvas {
  public:
-  Canvas(std::int32_t width, std::int32_t height, Color background)
+  Canvas(std::int32_t width, std::int32_t height, double scale, Color background)
       : width_(width),
         height_(height),
+        scale_(scale),
         pixels_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height),
                 pack(background)) {
     clip({});
@@ -51,10 +52,12 @@ class Canvas {
   }
   std::int32_t width() const { return width_; }
   std::int32_t height() const { return height_; }
+  double scale() const { return scale_; }
   std::vector<std::uint32_t> take() { return std::move(pixels_); }
 
  private:
   std::int32_t width_, height_;
+  double scale_;
   std::int32_t x0_ = 0, y0_ = 0, x1_ = 0, y1_ = 0;  // drawn within
   std::vector<std::uint32_t> pixels_;
 };
@@ -76,7 +79,9 @@ void draw(Canvas& canvas, const Rect& rect) {
       const double whole = cover_y * cover(x, rect.x, right) * rect.alpha;
       canvas.blend(x, y, rect.fill, static_cast<std::uint32_t>(whole + 0.5));
       if (rect.hatch != Hatch::None) {  // the ink is opaque, whatever the fill is
-        const double ink = cover_y * cover(x, rect.x, right) * hatch_ink(rect.hatch, x, y);
+        const double ink = cover_y * cover(x, rect.x, right) *
+                           hatch_ink(rect.hatch, static_cast<std::int32_t>(x / canvas.scale()),
+                                     static_cast<std::int32_t>(y / canvas.scale()));
         canvas.blend(x, y, rect.ink, static_cast<std::uint32_t>(ink + 0.5));
       }
       if (rect.outlined) {  // one pixel inside the edges
@@ -165,26 +170,80 @@ void draw(Canvas& canvas, const Line& line) {
   }
 }
 
+std::uint32_t level_of(char digit) {
+  return 17 * static_cast<std::uint32_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
+}
+
+// Coverage of a bitmap's part [x, x + size) by [y, y + size), 0 to 255.
+double coverage_of(const Glyph& glyph, const char* pixels, double x, double y, double size) {
+  double sum = 0;
+  const auto last = [size](double from, std::int16_t most) {
+    return std::min<std::int32_t>(most, static_cast<std::int32_t>(std::ceil(from + size)));
+  };
+  for (auto row = std::max(0, static_cast<std::int32_t>(y)); row < last(y, glyph.height); ++row) {
+    for (auto column = std::max(0, static_cast<std::int32_t>(x)); column < last(x, glyph.width);
+         ++column) {
+      sum += cover(row, y, y + size) * cover(column, x, x + size) *
+             level_of(pixels[row * glyph.width + column]);
+    }
+  }
+  return sum / (size * size);
+}
+
+// `text` is in pixels; its bitmaps are scaled to the picture.
 void draw(Canvas& canvas, const Text& text) {
-  const FontData& data = font(text.size);
+  const ScaledFont scaled = font(text.size, canvas.scale());
+  const FontData& data = *scaled.data;
   double x = text.x;
   if (text.anchor != Anchor::Begin) {
-    x -= text_width(text.text, text.size) * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
+    double width = 0;
+    for (std::string_view rest = text.text; !rest.empty();)
+      width += next_glyph(data, rest).advance * scaled.factor;
+    x -= width * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
   }
-  auto pen = static_cast<std::int32_t>(std::lround(x));
+  double pen = std::round(x);
   const auto base = static_cast<std::int32_t>(std::lround(text.y));
   for (std::string_view rest = text.text; !rest.empty();) {
     const Glyph& glyph = next_glyph(data, rest);
-    const char* pixel = data.pixels + glyph.offset;
-    for (std::int32_t row = 0; row < glyph.height; ++row) {
-      for (std::int32_t column = 0; column < glyph.width; ++column, ++pixel) {
-        const std::uint32_t level =
-            static_cast<std::uint32_t>(*pixel <= '9' ? *pixel - '0' : *pixel - 'a' + 10);
-        canvas.blend(pen + glyph.left + column, base - glyph.top + row, text.color, level * 17);
+    const char* pixels = data.pixels + glyph.offset;
+    const double left = std::round(pen) + glyph.left * scaled.factor,
+                 top = base - glyph.top * scaled.factor;
+    const auto x0 = static_cast<std::int32_t>(std::floor(left)),
+               y0 = static_cast<std::int32_t>(std::floor(top));
+    const auto x1 = static_cast<std::int32_t>(std::ceil(left + glyph.width * scaled.factor)),
+               y1 = static_cast<std::int32_t>(std::ceil(top + glyph.height * scaled.factor));
+    for (std::int32_t y = y0; y < y1; ++y) {
+      for (std::int32_t column = x0; column < x1; ++column) {
+        const double level =
+            coverage_of(glyph, pixels, (column - left) / scaled.factor, (y - top) / scaled.factor,
+                        1 / scaled.factor);
+        canvas.blend(column, y, text.color, static_cast<std::uint32_t>(level + 0.5));
       }
     }
-    pen += glyph.advance;
+    pen += glyph.advance * scaled.factor;
   }
+}
+
+// The scene in pixels; texts keep their size, which is the canvas' business.
+Scene in_pixels(const Scene& scene, double scale) {
+  Scene out = scene;
+  const auto scale_all = [scale](auto&... values) { ((values *= scale), ...); };
+  for (auto* rects : {&out.plates, &out.rects}) {
+    for (Rect& rect : *rects) scale_all(rect.x, rect.y, rect.width, rect.height);
+  }
+  for (Strip& strip : out.strips) scale_all(strip.x, strip.y, strip.width, strip.height);
+  const auto factor = static_cast<float>(scale);
+  for (Area& area : out.areas) {
+    for (float& x : area.x) x *= factor;
+    for (float& y : area.y) y *= factor;
+    area.base *= factor;
+    area.end *= factor;
+  }
+  for (Line& line : out.lines) scale_all(line.x1, line.y1, line.x2, line.y2, line.width);
+  for (Text& text : out.texts) scale_all(text.x, text.y);
+  scale_all(out.clip_x, out.clip_y, out.clip_width, out.clip_height);
+  for (Scene& layer : out.layers) layer = in_pixels(layer, scale);
+  return out;
 }
 
 void draw_all(Canvas& canvas, const Scene& scene) {
@@ -230,8 +289,12 @@ std::uint32_t hatch_ink(Hatch hatch, std::int32_t x, std::int32_t y) {
 }
 
 std::vector<std::uint32_t> rasterize(const Scene& scene) {
-  Canvas canvas(scene.width, scene.height, scene.background);
-  draw_all(canvas, scene);
+  Canvas canvas(scene.pixel_width(), scene.pixel_height(), scene.scale, scene.background);
+  if (scene.scale == 1) {
+    draw_all(canvas, scene);
+  } else {
+    draw_all(canvas, in_pixels(scene, scene.scale));
+  }
   return canvas.take();
 }
 

@@ -259,7 +259,7 @@ std::string svg(const Scene& scene) {
   const auto width = static_cast<double>(scene.width), height = static_cast<double>(scene.height);
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" "
          "xmlns:xlink=\"http://www.w3.org/1999/xlink\" width=\""
-      << width << "\" height=\"" << height << "\" viewBox=\"0 0 " << width << " " << height
+      << width * scene.scale << "\" height=\"" << height * scene.scale << "\" viewBox=\"0 0 " << width << " " << height
       << "\" font-family=\"DejaVu Sans,Verdana,sans-serif\">\n<title>";
   out.escaped(scene.title) << "</title>\n";
   Patterns patterns;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the colour of an op stands for: what it does, or of which chunk, direction or micro-batch it
+// is, what its time rests on, on which rank it runs, or how much longer it takes than in another
+// trace. Colours are those that colour-blind eyes tell apart; idle time keeps its patterns.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "viz/analysis/analysis.h"
+#include "viz/picture/colors.h"
+
+namespace rehearse::viz {
+
+enum class ColorBy : std::uint8_t {
+  Kinds,
+  Chunk,       // of those that share a rank, in order of their stages
+  Direction,   // of a bidirectional pipeline: stages rise or fall with the position
+  Microbatch,  // modulo eight
+  CostLevel,   // what its predicted time rests on
+  Rank,        // modulo eight
+  Difference,  // to the op that does the same in the other trace
+};
+inline constexpr std::size_t kNumColorings = 7;
+inline constexpr std::array<std::string_view, kNumColorings> kColorByNames{
+    "kind", "chunk", "direction", "microbatch", "cost", "rank", "difference"};
+
+// Names of sim::CostLevel, by its numbers.
+inline constexpr std::array<std::string_view, 4> kCostLevelNames{"measured", "interpolated",
+                                                                 "formula", "datasheet"};
+
+class Coloring {
+ public:
+  // Difference: `elsewhere` is what each op takes in the other trace [ns]; -1: it is not there.
+  explicit Coloring(const Trace& trace, ColorBy by = ColorBy::Kinds,
+                    std::span<const std::int64_t> elsewhere = {});
+
+  ColorBy by() const { return by_; }
+  // A class of colour per op, for TraceIndex; empty: an op's kind is its class.
+  const std::vector<Kind>& classes() const { return classes_; }
+  // `kind`: a class of colour, or a cause of idle time.
+  KindStyle style(Kind kind, Theme theme) const;
+  // The colour of one op: by kind, later chunks of a rank are lighter, where there are none odd
+  // micro-batches; else backwards are lighter than forwards.
+  Color fill(OpId op, Kind kind, Theme theme) const;
+  // Whether a rank has several chunks, so that an op's stage tells it apart.
+  bool has_chunks() const { return most_chunks_ > 1; }
+  // What lighter shades stand for, in the order of their chunks; empty: nothing that needs words.
+  std::vector<KindStyle> shades(Theme theme) const;
+
+ private:
+  void add(Color color, std::string name) {
+    styles_.push_back({color, std::move(name)});
+  }
+  std::int32_t chunk_of(OpId op) const;
+  void by_direction();
+
+  struct ClassStyle {
+    Color color;
+    std::string name;
+  };
+  const Trace* trace_;
+  ColorBy by_;
+  std::vector<Kind> classes_;
+  std::vector<ClassStyle> styles_;
+  std::vector<std::vector<std::int32_t>> stages_;  // of each row, ascending
+  std::int32_t most_chunks_ = 1;
+};
+
+}  // namespace rehearse::viz
