@@ -32,7 +32,7 @@ shoot window-memory 1000 'key H\nmove 800 165\n' "$work/memory.trace"
 
 "$rehearse" simulate scenarios/gpt3-175b-1024.json --trace "$work/gpt3.trace" >/dev/null
 shoot window 860 'key G\nkey 3\nkey C\nkey /\ntext 5B88\nkey Enter\nkey Escape\nmove 1220 325\n' "$work/gpt3.trace"
-width=3840 shoot window-4k 2160 'key L\nkey 1\nkey C\n' "$work/memory.trace" --scale 2
+width=3840 shoot window-4k 2160 'key H\nkey 1\nkey C\n' "$work/memory.trace" --scale 2
 shoot window-inside 760 'key X\nkey G\nkey H\nkey /\ntext 5B60\nkey Enter\nkey Escape\nkey O\n' "$work/gpt3.trace"
 
 # The click falls on the first rank's curve.

@@ -16,8 +16,9 @@ std::vector<ArenaBlock> arena_map(const Trace& trace, RankClass row) {
       continue;
     const std::int64_t begin =
         value.define ? trace.start_ns[value.define.index()] : trace.begin.value;
-    const std::int64_t end =
-        value.hold_until ? trace.end_ns[value.hold_until.index()] : trace.end.value;
+    // What is held for an op's place in the program is used no more after its last use.
+    const OpId last = value.last_use ? value.last_use : value.hold_until;
+    const std::int64_t end = value.hold_until ? trace.end_ns[last.index()] : trace.end.value;
     blocks.push_back({.value = static_cast<std::int32_t>(i),
                       .begin = begin,
                       .end = std::max(begin, end),

@@ -792,7 +792,10 @@ ViewState initial_state(const Session& session, std::int32_t width, std::int32_t
                             .x = static_cast<double>(width),
                             .y = static_cast<double>(height),
                             .scale = scale});
-  return reduce(session, std::move(state), {.type = Event::Type::Key, .key = Key::Home});
+  state = reduce(session, std::move(state), {.type = Event::Type::Key, .key = Key::Home});
+  state.past.clear();  // there is nothing to go back to
+  state.last_change = -1;
+  return state;
 }
 
 ViewState reduce(const Session& session, ViewState state, const Event& event) {

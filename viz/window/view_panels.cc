@@ -113,7 +113,8 @@ static Scene whole_step(const ViewContext& c) {
 }
 
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
-  if (cache.minimap_width != c.at.width || cache.minimap_theme != c.theme ||
+  const bool moved = cache.minimap.clip_x != c.at.left || cache.minimap_width != c.at.width;
+  if (moved || cache.minimap_theme != c.theme ||
       cache.minimap_color_by != c.color_by(0)) {
     cache.minimap = whole_step(c);
     cache.minimap_width = c.at.width;

@@ -90,7 +90,7 @@ TEST(Coloring, DifferencesFallIntoStepsOfTheirSize) {
   elsewhere[2] *= 4;                      // 75 % shorter
   const Coloring coloring(trace, ColorBy::Difference, elsewhere);
   EXPECT_EQ(class_name(coloring, {0}), "not in the other");
-  EXPECT_EQ(class_name(coloring, {1}), "+13 %");  // of the steps of 6.25 % the nearest
+  EXPECT_EQ(class_name(coloring, {1}), "+12 %");  // of the steps of 6.25 % the nearest
   EXPECT_EQ(class_name(coloring, {2}), "-25 % and more");
   EXPECT_EQ(class_name(coloring, {3}), "equal (3 %)");
 }
