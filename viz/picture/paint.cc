@@ -258,6 +258,7 @@ std::string label_for(const Trace& trace, const Coloring& coloring, OpId op, dou
   const std::string whole = std::string(traits(c.kind).name) + number;
   if (coloring.by() != ColorBy::Kinds || !shorter.starts_with(whole)) return {};
   const std::string_view part = shorter.substr(whole.size());
+  if (!part.empty() && part[0] != '[') return {};
   return std::string(fitting(part.empty() ? std::string_view(number) : part, TextSize::Small, width));
 }
 

@@ -188,6 +188,14 @@ TEST(Labels, NeverLieWhenTheyAreShort) {
     }
   }
   EXPECT_GT(shortened, 100);
+  // The bucket's letter alone would say nothing.
+  const Trace step = fixture::one_f_one_b_trace(2, 2);
+  const Coloring coloring(step);
+  for (OpId op{0}; op.value < step.num_ops(); ++op.value) {
+    if (step.class_of(op).kind == OpKind::OptimizerStep) {
+      EXPECT_EQ(label_for(step, coloring, op, 12), "");
+    }
+  }
 }
 
 // By kind, chunks of a rank have shades of their own, and the legend has them.
