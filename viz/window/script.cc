@@ -11,52 +11,6 @@ namespace {
 
 using Type = Event::Type;
 
-<<<<<<< HEAD
-=======
-constexpr std::pair<Key, std::string_view> kKeyNames[] = {{Key::A, "A"},
-                                                          {Key::B, "B"},
-                                                          {Key::C, "C"},
-                                                          {Key::D, "D"},
-                                                          {Key::E, "E"},
-                                                          {Key::F, "F"},
-                                                          {Key::G, "G"},
-                                                          {Key::H, "H"},
-                                                          {Key::K, "K"},
-                                                          {Key::L, "L"},
-                                                          {Key::M, "M"},
-                                                          {Key::N, "N"},
-                                                          {Key::O, "O"},
-                                                          {Key::Q, "Q"},
-                                                          {Key::R, "R"},
-                                                          {Key::S, "S"},
-                                                          {Key::T, "T"},
-                                                          {Key::U, "U"},
-                                                          {Key::V, "V"},
-                                                          {Key::W, "W"},
-                                                          {Key::X, "X"},
-                                                          {Key::Plus, "+"},
-                                                          {Key::Minus, "-"},
-                                                          {Key::Zero, "0"},
-                                                          {Key::Slash, "/"},
-                                                          {Key::Comma, ","},
-                                                          {Key::Period, "."},
-                                                          {Key::BracketLeft, "["},
-                                                          {Key::BracketRight, "]"},
-                                                          {Key::Space, "Space"},
-                                                          {Key::Escape, "Escape"},
-                                                          {Key::Enter, "Enter"},
-                                                          {Key::Backspace, "Backspace"},
-                                                          {Key::Home, "Home"},
-                                                          {Key::Left, "Left"},
-                                                          {Key::Right, "Right"},
-                                                          {Key::Up, "Up"},
-                                                          {Key::Down, "Down"},
-                                                          {Key::Question, "?"},
-                                                          {Key::One, "1"},
-                                                          {Key::Two, "2"},
-                                                          {Key::Three, "3"}};
-
->>>>>>> 791b131 (The viewer: colours that mean, screens of any scale, memory inside ops and its inventory, links by name, a search with its hits, views that can be undone)
 constexpr std::pair<Type, std::string_view> kTypes[] = {
     {Type::Key, "key"},     {Type::Text, "text"},       {Type::Move, "move"},
     {Type::Press, "press"}, {Type::Release, "release"}, {Type::DoubleClick, "double"},
