@@ -133,7 +133,7 @@ TEST(Kineto, AProfileLiesBesideAPredictionOpForOp) {
   EXPECT_EQ(at.rows[1].document, 1);
   EXPECT_EQ(at.rows[0].row, at.rows[1].row);
   state = reduce(session, state, {.type = Event::Type::Key, .key = Key::D, .shift = true});
-  EXPECT_TRUE(state.difference);
+  EXPECT_EQ(state.color_by, ColorBy::Difference);
 }
 
 TEST(Kineto, NamesThatAreNoPipelineOpAreNone) {
