@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/trace/doctor.h"
 #include "schedules/base/standard_input.h"
 
 namespace rehearse::cli {
@@ -11,7 +12,8 @@ namespace rehearse::cli {
 std::vector<Command> answering_commands() {
   return {plan_command(),    check_command(),    schedule_command(), simulate_command(),
           search_command(),  validate_command(), render_command(),   export_command(),
-          compare_command(), explain_command(),  list_command(),     groups_command()};
+          compare_command(), explain_command(),  list_command(),     groups_command(),
+          doctor_command()};
 }
 
 Answer ask(const std::vector<std::string>& arguments, std::string input) {
@@ -19,7 +21,7 @@ Answer ask(const std::vector<std::string>& arguments, std::string input) {
   const KeepWords keep(answer.words);
   const AsStandardInput given(std::move(input));
   try {
-    for (const std::string_view acts : {"run", "view", "calibrate"}) {
+    for (const std::string_view acts : {"run", "view", "calibrate", "serve"}) {
       if (arguments.empty() || arguments.front() != acts) continue;
       answer.code = fail(arguments.front() + ": acts on this machine: start the command rehearse");
       return answer;

@@ -11,7 +11,7 @@
 
 namespace rehearse::cli {
 
-// All but those that act on this machine (run, view, calibrate).
+// All but those that act on this machine (run, view, calibrate) or for others (serve).
 std::vector<Command> answering_commands();
 
 struct Answer {

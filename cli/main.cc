@@ -12,6 +12,7 @@
 
 #include "cli/ask.h"
 #include "cli/commands.h"
+#include "cli/serve/serve.h"
 #include "cli/words.h"
 #include "exec/cuda/cuda_module.h"
 #include "exec/messages/gloo_communicator.h"
@@ -37,7 +38,8 @@ std::string version_text() {
 
 int run(int argc, char** argv) {
   std::vector<Command> commands = answering_commands();
-  for (Command& command : std::vector{run_command(), view_command(), calibrate_command()}) {
+  for (Command& command :
+       std::vector{run_command(), view_command(), calibrate_command(), serve_command()}) {
     commands.push_back(std::move(command));
   }
   commands.push_back(completion_command(commands));
