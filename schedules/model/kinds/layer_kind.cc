@@ -31,7 +31,8 @@ constexpr KeySpec texts(std::string_view name, std::string_view about) {
   return {.name = name, .types = kArray, .item_types = kString, .about = about};
 }
 constexpr KeySpec expression(std::string_view name, std::string_view about) {
-  return {.name = name, .types = kString | kInteger, .about = about};
+  constexpr double kMost = 0x1p53;
+  return {.name = name, .types = kString | kInteger, .min = 0, .max = kMost, .about = about};
 }
 
 constexpr std::array<std::string_view, 5> kCuts{"none", "rows", "columns", "experts", "vocabulary"};
