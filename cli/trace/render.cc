@@ -9,8 +9,11 @@
 #include "cli/commands.h"
 #include "cli/trace/trace_options.h"
 #include "cli/words.h"
+#include "schedules/base/json_reader.h"
+#include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
+#include "viz/page/page.h"
 #include "viz/picture/expert_map.h"
 #include "viz/picture/figure.h"
 #include "viz/picture/formats/png.h"
@@ -21,7 +24,8 @@ namespace rehearse::cli {
 namespace {
 
 struct Options {
-  std::string trace, svg, png, range, ranks, title, color_by = "kind";
+  std::vector<std::string> traces;
+  std::string svg, png, html, report, range, ranks, title, color_by = "kind";
   std::int32_t width = 1600;
   double scale = 1;
   bool text = false, dark = false, experts = false;
@@ -53,7 +57,7 @@ int write_pictures(const Options& options, viz::Scene scene) {
 // Over all steps of a run: no part of one step can be asked for.
 int render_experts(const Options& options, const Trace& trace) {
   if (trace.expert_shape.empty()) {
-    return fail("render: --experts: " + options.trace +
+    return fail("render: --experts: " + options.traces.front() +
                 ": no rows of experts: the trace of a run of a model with experts has them");
   }
   if (options.text || !options.range.empty() || !options.ranks.empty()) {
@@ -64,18 +68,54 @@ int render_experts(const Options& options, const Trace& trace) {
                                        .width = units(options)}));
 }
 
-int render(const Options& options) {
-  if (options.svg.empty() && options.png.empty() && !options.text) {
-    return fail("render: say what to make: --svg FILE, --png FILE or --text");
+// The whole step, one trace or two: what is shown of it, its reader chooses.
+int render_page(const Options& options, std::vector<Trace> traces) {
+  if (options.text || options.dark || options.experts || !options.svg.empty() ||
+      !options.png.empty() || !options.range.empty() || !options.ranks.empty() ||
+      options.width != Options().width || options.scale != Options().scale ||
+      options.color_by != Options().color_by) {
+    return fail(
+        "render: --html draws whole traces, for a reader to look into: not with --svg, --png, "
+        "--text, --experts, --range, --ranks, --width, --scale, --color-by or --dark");
   }
-  if (!ends_as(options.svg, "--svg", ".svg") || !ends_as(options.png, "--png", ".png")) {
+  std::string report;
+  if (!options.report.empty()) {
+    Result<std::string> text = read_text_file(options.report, 1 << 24);
+    if (!text) return fail(text.error().message);
+    report = std::move(text).value();
+  }
+  if (traces.size() == 2) viz::align_rows(traces[0], traces[1]);
+  const std::string title = traces.front().title;
+  const Result<std::string> page =
+      viz::page(traces, {.title = title, .report = report, .version = REHEARSE_VERSION});
+  if (!page) return fail("render: --html: " + page.error().message, kRunFailed);
+  return write_file(options.html, page.value());
+}
+
+int render(const Options& options) {
+  if (options.svg.empty() && options.png.empty() && options.html.empty() && !options.text) {
+    return fail("render: say what to make: --svg FILE, --png FILE, --html FILE or --text");
+  }
+  if (!ends_as(options.svg, "--svg", ".svg") || !ends_as(options.png, "--png", ".png") ||
+      !ends_as(options.html, "--html", ".html")) {
     return kBadInput;
   }
-  Result<Trace> loaded = viz::load_trace(options.trace);
-  if (!loaded) return fail(loaded.error().message);
-  Trace trace = std::move(loaded).value();
-  if (trace.idle.empty()) viz::attribute_idle(trace);
-  if (!options.title.empty()) trace.title = options.title;
+  if (options.traces.size() > (options.html.empty() ? 1 : 2)) {
+    return fail("render: one trace; with --html one, or two to lay side by side");
+  }
+  if (options.html.empty() && !options.report.empty()) {
+    return fail("render: --report goes with --html");
+  }
+  std::vector<Trace> traces;
+  for (const std::string& path : options.traces) {
+    Result<Trace> loaded = viz::load_trace(path);
+    if (!loaded) return fail(loaded.error().message);
+    traces.push_back(std::move(loaded).value());
+    if (traces.back().idle.empty()) viz::attribute_idle(traces.back());
+    if (!options.title.empty()) traces.back().title = options.title;
+  }
+  if (!options.html.empty()) return render_page(options, std::move(traces));
+  const Trace& trace = traces.front();
 
   viz::FigureOptions figure{.theme = options.dark ? viz::Theme::Dark : viz::Theme::Light,
                             .width = units(options)};
@@ -111,11 +151,14 @@ int render(const Options& options) {
 
 Command render_command() {
   const auto o = std::make_shared<Options>();
-  Command command{"render", "draw a trace: SVG, PNG, or text"};
+  Command command{"render", "draw a trace: SVG, PNG, a page, or text"};
   command.options = {
-      required({"TRACE", &o->trace, "trace of simulate or run, or Chrome JSON"}),
+      required({"TRACE", &o->traces,
+                "trace of simulate or run, or Chrome JSON; with --html one or two"}),
       writes({"--svg", &o->svg, "write a vector picture"}),
       writes({"--png", &o->png, "write a pixel picture"}),
+      writes({"--html", &o->html, "write a page to look into and to send: one file, no network"}),
+      {"--report", &o->report, "with --html: a text to show beside, what simulate printed"},
       {"--text", &o->text, "draw in the terminal"},
       {"--experts", &o->experts, "of a run with experts: the rows of each, over all its steps"},
       {"--range", &o->range, "part of the step, for example 0:50ms"},

@@ -155,7 +155,16 @@ TEST_F(TraceCommands, ViewReplaysAScriptWithoutAWindow) {
 
 TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
   const std::string trace = file("a.trace");
-  expect_refused("render " + trace, "render: say what to make: --svg FILE, --png FILE or --text");
+  expect_refused("render " + trace,
+                 "render: say what to make: --svg FILE, --png FILE, --html FILE or --text");
+  expect_refused("render " + trace + " " + trace + " --text",
+                 "render: one trace; with --html one, or two to lay side by side");
+  expect_refused("render " + trace + " --text --report " + trace,
+                 "render: --report goes with --html");
+  expect_refused("render " + trace + " --html " + file("p.html") + " --range 0:1ms",
+                 "render: --html draws whole traces, for a reader to look into: not with --svg, "
+                 "--png, --text, --experts, --range, --ranks, --width, --scale, --color-by or "
+                 "--dark");
   expect_refused("render /nowhere --text", "/nowhere: no such file");
   expect_refused("render /dev/zero --text", "/dev/zero: is not a regular file");
   expect_refused("render " + trace + " --text --range 5",

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// One HTML file that shows traces as the window does, by the viewer's own core (viz/page/core.cc)
+// compiled to WebAssembly: it can be sent, and fetches nothing.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "schedules/base/result.h"
+#include "schedules/trace/trace.h"
+
+namespace rehearse::viz {
+
+struct PageOptions {
+  std::string title;
+  std::string report;   // what people read beside it, as text; may be empty
+  std::string version;  // of rehearse
+};
+
+// REQUIRES: one trace, or two. Error: this build has no page, and what it wants to have one.
+Result<std::string> page(std::span<const Trace> traces, const PageOptions& options);
+
+}  // namespace rehearse::viz
