@@ -17,7 +17,9 @@ namespace {
 struct NotDrawn {
   std::string_view key, why;
 };
-constexpr std::array<NotDrawn, 0> kNotDrawn{};
+constexpr std::array kNotDrawn{
+    NotDrawn{"transfers", "transfer_forms_test tries every form of every schedule"},
+};
 
 std::vector<std::string> keys_of_plans() {
   std::vector<std::string> keys;

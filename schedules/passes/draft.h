@@ -43,6 +43,7 @@ struct DraftOp {
   OpId waits_for = {};         // waits for it too, though it touches nothing of it
   std::int32_t tie = 0;        // breaks ties of equal key and class (rule_of)
   bool holds_compute = false;  // the next part waits for this op
+  std::int32_t gap = -1;       // a transfer: behind so many of the row's issued compute ops
 };
 
 // What a segment keeps and works in, by slice, segment shape and direction [B]. Frameworks keep
@@ -79,6 +80,10 @@ struct Draft {
   // By match; those of transfers come first, by (payload, stage, micro-batch, slice, rows' class).
   std::vector<Carried> carried;
   std::map<std::array<std::int32_t, 3>, MatchId> meetings;
+  // By match: which exchange a transfer belongs to, with those that begin and end with it; -1:
+  // none. Empty: there are none.
+  std::vector<std::int32_t> exchange_of;
+  std::int32_t num_exchanges = 0;
 
   std::span<const OpId> program_of(std::size_t row) const {
     return {program.data() + row_begin[row], program.data() + row_begin[row + 1]};
@@ -159,6 +164,9 @@ void begin_columns(Draft& draft);
 void append(Draft& draft, OpId id);
 // Gives the ops of all rows, woven, what they take on a machine in place of the estimates.
 Result<> price_draft(Draft& draft, const PriceOps& price);
+
+// Where transfers are grouped: which of them are one exchange. REQUIRES: all rows are woven.
+void group_transfers(Draft& draft);
 
 // When every op of the draft starts [ns]; empty: the compute order waits for itself.
 std::vector<std::int64_t> starts_of(const Draft& draft, const Dependencies& dependencies);

@@ -107,6 +107,7 @@ Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
     end_step(program);
     weave(program);
   }
+  group_transfers(draft);
   if (options.price) {
     if (const Result<> priced = price_draft(draft, options.price); !priced) return priced.error();
   }

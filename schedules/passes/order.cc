@@ -103,6 +103,7 @@ Ordered order(Draft&& draft) {
     Op& op = s.ops.back();
     op.key = start[from.index()];
     if (op.match) {
+      if (!draft.exchange_of.empty()) op.instance = draft.exchange_of[op.match.index()];
       MatchId& id = match_of[op.match.index()];
       if (!id) {
         id = {matches++};

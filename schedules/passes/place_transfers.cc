@@ -24,7 +24,9 @@ class Placer {
     parts_ = row.plan.scatters_transfers() ? row.plan.tensor_parallel : 1;
   }
 
-  void take_in(std::size_t number) {
+  // `step`: of the row's issued compute ops.
+  void take_in(std::size_t number, std::size_t step) {
+    gap_ = static_cast<std::int32_t>(step);
     const Part& part = row_.parts[number];
     const std::int32_t at = row_.at(number, Phase::Before);
     if (part.op.kind == OpKind::Forward && part.index == 0) {
@@ -40,7 +42,8 @@ class Placer {
     if (is_backward(kind)) last_backward_ = row_.compute_op(step);
   }
   // `last`: the last part of its op.
-  void hand_on(std::size_t number, std::size_t last) {
+  void hand_on(std::size_t number, std::size_t last, std::size_t step) {
+    gap_ = static_cast<std::int32_t>(step) + 1;
     const Part& part = row_.parts[number];
     const std::int32_t at = row_.at(last, Phase::Send);
     if (part.op.kind == OpKind::Forward && part.last()) {
@@ -68,6 +71,7 @@ class Placer {
     // received holds back the op that reads it.
     if (send && !row_.plan.overlap_pipeline) made.op.stream = Stream::Compute;
     if (!send && posted_ahead_) made.after = activation ? last_forward_ : last_backward_;
+    made.gap = gap_;
     made.op.peer = peer;
     made.op.group = pipeline_;
     made.op.match = {static_cast<std::int32_t>(number * classes_ + class_)};
@@ -92,6 +96,7 @@ class Placer {
   // Megatron's interleaved schedule posts one receive ahead of each direction.
   bool posted_ahead_;
   OpId last_forward_, last_backward_;
+  std::int32_t gap_ = 0;    // in which the transfer at hand stands
   std::int64_t parts_ = 1;  // that tensor-parallel ranks each send one of
 };
 
@@ -101,8 +106,8 @@ void place_transfers(RowDraft& row) {
   Placer placer(row);
   for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
     const std::size_t begin = row.step_begin[step], end = row.step_begin[step + 1];
-    for (std::size_t part = begin; part < end; ++part) placer.take_in(part);
-    for (std::size_t part = begin; part < end; ++part) placer.hand_on(part, end - 1);
+    for (std::size_t part = begin; part < end; ++part) placer.take_in(part, step);
+    for (std::size_t part = begin; part < end; ++part) placer.hand_on(part, end - 1, step);
     placer.ended(step);
   }
 }

@@ -97,7 +97,7 @@ class Candidates {
     Plan made = plan_;
     made.order = info.name;
     made.virtual_stages = v;
-    made.overlap_pipeline = overlaps_transfers(made);
+    settle_transfers(made);
     made.sequence_slices = slices;
     made.memory_limit = limit;
     made.chunks_open = made.slices_open = false;

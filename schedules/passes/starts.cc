@@ -2,13 +2,20 @@
 // When every op starts, if each takes its duration: behind its producers and its partners. The
 // compute stream does what its row's program says. The stream of transfers takes what can begin
 // first, of several what has been ready longest: so no transfer stands behind one that is ready
-// later, and none waits where both its ends are free. Collectives and copies start when they are
+// later, and none waits where both its ends are free. A plan may ask for another order: that in
+// which they become ready, whoever is free; or that in which what they carry is taken, which the
+// starts of the first order tell. A transfer that another one needs before it can be ready carries
+// what is taken earlier, so that the second order cannot hang either. Transfers of one exchange
+// start together. Collectives and copies start when they are
 // ready: what they hold is held so long, and no longer where a stream has much to do
 // (lifetimes.cc).
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <queue>
+#include <utility>
 
+#include "schedules/ir/stage_index.h"
 #include "schedules/passes/draft.h"
 
 namespace rehearse {
@@ -19,11 +26,14 @@ namespace {
 // are then served in the order of time.
 class Starts {
  public:
-  Starts(const Draft& draft, const Dependencies& dependencies)
+  // `turn`: when what every transfer carries is taken, by match; empty: that is no matter.
+  Starts(const Draft& draft, const Dependencies& dependencies,
+         const std::vector<std::int64_t>& turn = {})
       : draft_(draft),
         dependencies_(dependencies),
+        turn_(turn),
         ops_(draft.ops.size()),
-        meetings_(draft.carried.size()),
+        meetings_(draft.carried.size() + static_cast<std::size_t>(draft.num_exchanges)),
         streams_(draft.row_begin.size() - 1) {}
 
   std::vector<std::int64_t> run() {
@@ -34,12 +44,13 @@ class Starts {
         ops_[id.index()].stream =
             op.stream == Stream::P2p ? static_cast<std::int32_t>(row) : kNoQueue;
         if (!op.match) continue;
-        Meeting& meeting = meetings_[op.match.index()];
+        Meeting& meeting = meeting_of(op);
         ops_[id.index()].other_member = meeting.member;
         meeting.member = id;
         ++meeting.absent;
       }
     }
+    if (!turn_.empty()) take_turns();
     for (const OpId id : draft_.program) {
       look(id);
       look_at_woken();
@@ -85,6 +96,8 @@ class Starts {
     std::int64_t free = 0;
     bool announced = false;  // its end is among the events
     std::priority_queue<Ready> waiting;
+    std::vector<OpId> turns;  // where transfers take turns: all of the row's, in their order,
+    std::size_t next = 0;     // and how many have begun
   };
   // An op that may begin now, or the end of what a stream does, where others wait for that: these
   // first, since they have been ready longer.
@@ -102,6 +115,52 @@ class Starts {
   };
 
   std::int64_t rule(OpId id) const { return rule_of(draft_.ops[id.index()]); }
+
+  Meeting& meeting_of(const Op& op) {
+    const std::int32_t exchange =
+        draft_.exchange_of.empty() ? -1 : draft_.exchange_of[op.match.index()];
+    return meetings_[exchange < 0 ? op.match.index()
+                                  : draft_.carried.size() + static_cast<std::size_t>(exchange)];
+  }
+
+  void take_turns() {
+    for (std::size_t row = 0; row + 1 < draft_.row_begin.size(); ++row) {
+      std::vector<OpId>& turns = streams_[row].turns;
+      for (const OpId id : draft_.program_of(row)) {
+        if (is_transfer(draft_.ops[id.index()].op.kind)) turns.push_back(id);
+      }
+      std::ranges::sort(turns, {}, [&](OpId id) {
+        return std::pair{turn_[draft_.ops[id.index()].op.match.index()], rule(id)};
+      });
+    }
+  }
+
+  // Begins what is next in both its rows, ready, and what that lets begin.
+  void serve(std::int32_t first) {
+    std::vector<std::int32_t> rows{first};
+    while (!rows.empty()) {
+      const StreamState& stream = of(rows.back());
+      rows.pop_back();
+      if (stream.next >= stream.turns.size()) continue;
+      const OpId id = stream.turns[stream.next];
+      const Meeting& meeting = meeting_of(draft_.ops[id.index()].op);
+      bool next = meeting.absent == 0;
+      std::int64_t start = meeting.start;
+      each_member(meeting.member, [&](OpId member) {
+        const StreamState& other = of(ops_[member.index()].stream);
+        next = next && other.next < other.turns.size() && other.turns[other.next] == member;
+        start = std::max(start, other.free);
+      });
+      if (!next) continue;
+      each_member(meeting.member, [&](OpId member) {
+        place(member, start);
+        StreamState& other = of(ops_[member.index()].stream);
+        other.free = ops_[member.index()].end;
+        ++other.next;
+        rows.push_back(ops_[member.index()].stream);
+      });
+    }
+  }
 
   void look_at_woken() {
     while (!woken_.empty()) {
@@ -131,7 +190,7 @@ class Starts {
     const DraftOp& op = draft_.ops[id.index()];
     if (op.after && !follows(op.after)) return;
     if (!op.op.match) return place(id, ready);
-    Meeting& meeting = meetings_[op.op.match.index()];
+    Meeting& meeting = meeting_of(op.op);
     meeting.start = std::max(meeting.start, ready);
     if (--meeting.absent > 0) return;
     const OpId first = meeting.member;
@@ -157,12 +216,14 @@ class Starts {
       free = of(stream).free;
       last = stream;
     });
-    if (last != kNoQueue) {
+    const bool in_order = draft_.plan.transfers == TransferForm::ProducerOrder;
+    if (!turn_.empty()) return serve(last == kNoQueue ? ops_[id.index()].stream : last);
+    if (last != kNoQueue && !in_order) {
       of(last).waiting.push({ready, rule(id), id});
       return announce(last);
     }
     each_member(id, [&](OpId member) {
-      place(member, now);
+      place(member, free);
       const std::int32_t stream = ops_[member.index()].stream;
       if (stream == kNoQueue) return;
       of(stream).free = ops_[member.index()].end;
@@ -202,6 +263,7 @@ class Starts {
 
   const Draft& draft_;
   const Dependencies& dependencies_;
+  const std::vector<std::int64_t> turn_;
   std::vector<State> ops_;
   std::vector<Meeting> meetings_;
   std::vector<StreamState> streams_;  // of transfers, by row
@@ -226,8 +288,29 @@ std::int64_t rule_of(const DraftOp& op) {
   return (std::int64_t{class_of(op.op)} << 32) + op.tie;
 }
 
+namespace {
+
+// By match, when the op starts that takes what a transfer carries.
+std::vector<std::int64_t> taken_at(const Draft& draft, const Dependencies& dependencies,
+                                   const std::vector<std::int64_t>& start) {
+  std::vector<std::int64_t> taken(draft.carried.size(), std::numeric_limits<std::int64_t>::max());
+  for (std::size_t i = 0; i < draft.ops.size(); ++i) {
+    for (const OpId before : dependencies.of({static_cast<std::int32_t>(i)})) {
+      const Op& op = draft.ops[before.index()].op;
+      if (op.kind != OpKind::Recv) continue;
+      std::int64_t& at = taken[op.match.index()];
+      at = std::min(at, start[i]);
+    }
+  }
+  return taken;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> starts_of(const Draft& draft, const Dependencies& dependencies) {
-  return Starts(draft, dependencies).run();
+  std::vector<std::int64_t> start = Starts(draft, dependencies).run();
+  if (draft.plan.transfers != TransferForm::ConsumerOrder || start.empty()) return start;
+  return Starts(draft, dependencies, taken_at(draft, dependencies, start)).run();
 }
 
 }  // namespace rehearse

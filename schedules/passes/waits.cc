@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events: for every op the ops of other streams of its row that must have finished, data first,
 // then reuse of memory. An edge that order in a stream or an earlier wait implies is left out
-// (vector clocks over the streams of the row).
+// (vector clocks over the streams of the row). Transfers of one exchange stand together: the first
+// waits for what any of them needs, and who needs one of them waits for all.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -118,6 +119,22 @@ void add_reuse(const Schedule& s, OpId id, LastUses& uses, std::array<Owners, 2>
   }
 }
 
+// The op and those of its exchange that stand with it: [first, last].
+struct Exchanged {
+  std::int32_t first, last;
+};
+Exchanged exchanged(const Schedule& s, std::int32_t id, std::int32_t begin, std::int32_t end) {
+  const auto in_exchange = [&](std::int32_t other) {
+    const Op &a = s.ops[static_cast<std::size_t>(id)], &b = s.ops[static_cast<std::size_t>(other)];
+    return b.stream == Stream::P2p && a.instance >= 0 && b.instance == a.instance;
+  };
+  Exchanged found{id, id};
+  if (s.ops[static_cast<std::size_t>(id)].stream != Stream::P2p) return found;
+  while (found.first > begin && in_exchange(found.first - 1)) --found.first;
+  while (found.last + 1 < end && in_exchange(found.last + 1)) ++found.last;
+  return found;
+}
+
 // An op's waits, which are those from `first` on: data, then reuse, each in the order of the row.
 void data_first(Schedule& s, std::size_t first) {
   for (std::size_t k = first + 1; k < s.waits.size(); ++k) {
@@ -155,16 +172,21 @@ void add_waits(Ordered& ordered) {
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     std::array<std::int32_t, kNumStreams> last_of_stream = kNone;
     std::array<Owners, 2> owners;  // by home
+    const std::int32_t begin = s.row_begin[static_cast<std::size_t>(r)];
     const std::int32_t end = s.row_begin[static_cast<std::size_t>(r) + 1];
-    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)]; i < end; ++i) {
+    for (std::int32_t i = begin; i < end; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const auto stream = static_cast<std::size_t>(s.ops[at].stream);
-      for (const OpId before : ordered.dependencies.of(ordered.made[at])) {
-        const std::int32_t from = place[before.index()];
-        const auto other = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream);
-        if (other != stream) needs.add(other, from, /*reuse=*/false);
+      const Exchanged together = exchanged(s, i, begin, end);
+      for (std::int32_t k = i; i == together.first && k <= together.last; ++k) {
+        for (const OpId before :
+             ordered.dependencies.of(ordered.made[static_cast<std::size_t>(k)])) {
+          const std::int32_t from = place[before.index()];
+          const auto other = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream);
+          if (other != stream) needs.add(other, from, /*reuse=*/false);
+        }
+        if (arena) add_reuse(s, {k}, uses, owners, needs);
       }
-      if (arena) add_reuse(s, {i}, uses, owners, needs);
       Clock& clock = after[at];
       clock = last_of_stream[stream] < 0 ? kNone
                                          : after[static_cast<std::size_t>(last_of_stream[stream])];
@@ -173,10 +195,13 @@ void add_waits(Ordered& ordered) {
       while (!needs.empty()) {
         const Needs::Need need = needs.take();
         if (need.op <= clock[need.stream]) continue;  // known to have ended
-        const Clock& known = after[static_cast<std::size_t>(need.op)];
+        const Exchanged all = exchanged(s, need.op, begin, end);
+        const Clock& known = after[static_cast<std::size_t>(all.last)];
         for (std::size_t q = 0; q < kNumStreams; ++q) clock[q] = std::max(clock[q], known[q]);
-        s.waits.push_back({need.op});
-        s.wait_is_reuse.push_back(need.reuse ? 1 : 0);
+        for (std::int32_t k = all.first; k <= all.last; ++k) {
+          s.waits.push_back({k});
+          s.wait_is_reuse.push_back(need.reuse ? 1 : 0);
+        }
       }
       data_first(s, first);
       s.wait_begin.push_back(static_cast<std::int32_t>(s.waits.size()));

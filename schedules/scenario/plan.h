@@ -30,6 +30,15 @@ constexpr bool is_block_scaled(ComputeType type) {
   return type >= ComputeType::Mxfp8;
 }
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
+// Order and form of the transfers between stages. The first three are orders of transfers that run
+// beside compute.
+enum class TransferForm : std::uint8_t {
+  TimeSorted,     // what can begin first goes first
+  ProducerOrder,  // as what they carry is made: one that must wait holds up those behind it
+  ConsumerOrder,  // as what they carry is taken
+  Grouped,        // what two stages send each other between the same ops begins and ends together
+  Serial,         // compute waits for every one, and for what goes the other way behind it
+};
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
 // The mesh, and what collectives of experts span: ExpertBlock is Expert and ExpertTensor together.
 enum class Axis : std::uint8_t {
@@ -123,7 +132,9 @@ struct Plan {
   // The routers' auxiliary loss (TrainOptions), for which backwards count. Not a key of files.
   RouterBalance router_balance = RouterBalance::None;
   ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
-  bool overlap_pipeline = true;   // transfers between stages run beside compute
+  bool overlap_pipeline = true;  // transfers between stages run beside compute
+  TransferForm transfers = TransferForm::TimeSorted;
+  bool transfers_open = true;  // the plan does not say: as overlap_pipeline and the runtime have it
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
   RuntimeTraits runtime;          // with what the plan's own keys say of it

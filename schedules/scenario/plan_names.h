@@ -14,6 +14,8 @@ namespace rehearse {
 
 // Words of `recompute`, each for more than the one before; a list of parts is another value.
 inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "selective", "full"};
+inline constexpr std::array<std::string_view, 5> kTransferFormNames{
+    "time_sorted", "producer_order", "consumer_order", "grouped", "serial"};
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
 inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16",  "bf16",
                                                                    "fp8",  "mxfp8", "nvfp4"};
@@ -43,6 +45,9 @@ constexpr std::string_view name_of(ComputeType t) {
 }
 constexpr std::string_view name_of(DataParallelAlgorithm a) {
   return kDataParallelNames[static_cast<std::size_t>(a)];
+}
+constexpr std::string_view name_of(TransferForm f) {
+  return kTransferFormNames[static_cast<std::size_t>(f)];
 }
 constexpr std::string_view name_of(ExpertDispatch d) {
   return kExpertDispatchNames[static_cast<std::size_t>(d)];

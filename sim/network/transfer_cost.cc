@@ -127,7 +127,7 @@ TransferCost handover_cost(const Plan& plan, Bytes bytes, const Path& path,
   if (plan.overlap_pipeline) return cost;
   // Compute waits: for the other direction's too where they are serial, and for the host.
   const Nanoseconds wire = cost.time;
-  if (plan.runtime.serial_transfers) cost.time += wire;
+  if (plan.transfers == TransferForm::Serial) cost.time += wire;
   cost.time += Nanoseconds{1000 * std::int64_t{plan.runtime.blocking_transfer_us}};
   cost.waits = cost.time - wire;
   const double share = static_cast<double>(wire.value) / static_cast<double>(cost.time.value);

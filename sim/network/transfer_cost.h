@@ -14,7 +14,7 @@ namespace rehearse::sim {
 struct TransferCost {
   Nanoseconds time{};  // from both ends ready to the data's arrival, alone
   // The part of `time` in which compute waits though nothing of this transfer travels, where it is
-  // blocking (runtime keys blocking_transfer_us, serial_transfers).
+  // blocking (runtime key blocking_transfer_us; Plan::transfers serial).
   Nanoseconds waits{};
   Nanoseconds crossing{};  // the part over throttled links, where nobody copies
   CostLevel level = CostLevel::Formula;

@@ -166,6 +166,9 @@ std::string performed_whole(const Scenario& scenario, const Plan& plan,
   if (options.record_load) return "the load of every link was asked for";
   if (scenario.variation.any()) return "variation gives every op a time of its own";
   if (plan.runtime.performer().plans_arena) return "its memory is planned whole";
+  if (plan.overlap_pipeline && plan.transfers != TransferForm::TimeSorted) {
+    return "its transfers are not time_sorted";
+  }
   if (plan.offload != OffloadMode::None) return "plan.offload moves data to the host";
   if (repeated_microbatches(plan) == 0) {
     return "its order is searched for, from a file, or all forwards before all backwards";

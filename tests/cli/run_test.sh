@@ -54,9 +54,14 @@ for how in "" --dry-run; do
     --set plan.overlap.tensor_parallel=true
   refused 2 "model.activation_function: .geglu. is not performed .*; nor plan.overlap.tensor_parallel true" \
     run "$scenario" $how --set plan.overlap.tensor_parallel=true --set model.activation_function=geglu
-  refused 2 "plan.transfers: is not built yet" run "$scenario" $how --set plan.transfers=grouped
+  refused 2 "plan.transfers: .serial. is not performed by .run." run "$scenario" $how --set plan.transfers=serial
 done
-refused 2 "plan.transfers: is not built yet" simulate "$scenario" --set plan.transfers=grouped
+# Every order of transfers gives the same bits.
+losses_of() { "$rehearse" run "$scenario" --json "$@" >"$work/form.json" 2>"$work/err" || fail "$*: $(cat "$work/err")"; losses "$work/form.json"; }
+plain=$(losses_of)
+for form in producer_order consumer_order grouped; do
+  [ "$(losses_of --set plan.transfers=$form)" = "$plain" ] || fail "plan.transfers $form: other numbers"
+done
 "$rehearse" simulate "$scenario" --set plan.overlap.tensor_parallel=true >"$work/out" 2>"$work/err" || fail "not priced"
 grep -q "^note: plan.overlap.tensor_parallel true: .*; .run. refuses it" "$work/out" || fail "no note: $(cat "$work/out")"
 

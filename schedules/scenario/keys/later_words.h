@@ -8,11 +8,10 @@
 namespace rehearse::keys {
 
 inline constexpr std::array<std::string_view, 1> kOverlapLater{"tensor_parallel_chunks"};
-inline constexpr std::array<std::string_view, 20> kPlanLater{
+inline constexpr std::array<std::string_view, 19> kPlanLater{
     "recompute_layers",
     "context_parallel_algorithm",
     "secondary_shard_group",
-    "transfers",
     "offload_to",
     "tensor_parallel_2d",
     "quantized_gather",

@@ -74,6 +74,9 @@ bool one_replica(const Plan& plan) {
 bool no_tensor_parallel(const Plan& plan) {
   return plan.tensor_parallel == 1;
 }
+bool one_position(const Plan& plan) {
+  return plan.pipeline_parallel == 1;
+}
 bool unsharded(const Plan& plan) {
   return plan.zero_stage == 0;
 }
@@ -421,6 +424,17 @@ constexpr std::array kPlanRows{
                     .members = &kOverlap,
                     .about = "communication hidden behind compute"},
             .text = plan_values::overlap},
+    PlanRow{
+        .key = choice("transfers", kTransferFormNames,
+                      "order and form of transfers between stages; the first three run beside "
+                      "compute, serial ones keep it waiting"),
+        .run = priced(R"(null | "time_sorted" | "producer_order" | "consumer_order" | "grouped")",
+                      R"("serial")", "compute that waits for transfers is priced"),
+        .field = &Plan::transfers,
+        .text = [](const Plan& p) -> std::string {
+          return p.transfers_open ? "null" : json_quoted(name_of(p.transfers));
+        },
+        .idle = {{{any, one_position, "nothing is sent between stages: there is one position"}}}},
     PlanRow{.key = {.name = "bucket_bytes",
                     .types = kInteger,
                     .min = 1,

@@ -39,5 +39,7 @@ std::string runtime_of_file(const JsonValue& scenario);
 // Whether the plan's transfers overlap, which may depend on its chunks: again where these are
 // chosen later.
 bool overlaps_transfers(const Plan& plan);
+// What follows from it and from what the plan says of transfers: Plan::overlap_pipeline, transfers.
+void settle_transfers(Plan& plan);
 
 }  // namespace rehearse

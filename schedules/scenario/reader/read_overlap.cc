@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What communication runs beside compute, in which portions.
+#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 #include "schedules/scenario/scenario.h"
@@ -12,6 +13,52 @@ bool overlaps_transfers(const Plan& plan) {
          (overlap == PipelineOverlap::Interleaved && plan.virtual_stages > 1);
 }
 
+void settle_transfers(Plan& plan) {
+  plan.overlap_pipeline = overlaps_transfers(plan);
+  if (!plan.transfers_open) return;
+  plan.transfers = plan.overlap_pipeline           ? TransferForm::TimeSorted
+                   : plan.runtime.serial_transfers ? TransferForm::Serial
+                                                   : TransferForm::Grouped;
+}
+
+namespace {
+
+// A form that the plan names decides whether transfers run beside compute, where that is not said.
+// False: it contradicts what is.
+bool take_transfers(const GivenKeys& keys, Plan& plan) {
+  if (keys.given(&Plan::transfers) == nullptr) return true;
+  plan.transfers_open = false;
+  const RuntimeTraits& traits = plan.runtime;
+  const std::string form(name_of(plan.transfers));
+  if (plan.transfers == TransferForm::Serial && traits.performer().fixed_traits) {
+    const std::string why = "in runtime " + traits.name + " no compute waits for a transfer";
+    if (keys.names_runtime()) {
+      keys.fail(&Plan::transfers, why + ", as it would for " + form + " ones");
+      return false;
+    }
+    keys.warnings.push_back("plan." + path_of(&Plan::transfers) + ' ' + form +
+                            " is left out: " + why);
+    plan.transfers_open = true;
+    return true;
+  }
+  if (plan.transfers == TransferForm::Grouped) return true;
+  const bool beside = plan.transfers != TransferForm::Serial;
+  const JsonValue* pipeline = keys.given(&Plan::overlap_pipeline);
+  if ((beside && traits.synchronous_launch) ||
+      (pipeline != nullptr && pipeline->boolean != beside)) {
+    keys.fail(
+        &Plan::transfers,
+        form + (beside ? " is an order beside compute, which " : " keeps compute waiting, which ") +
+            (beside && traits.synchronous_launch ? "synchronous_launch excludes"
+                                                 : path_of(&Plan::overlap_pipeline) + " excludes"));
+    return false;
+  }
+  plan.runtime.overlap_pipeline = beside ? PipelineOverlap::Always : PipelineOverlap::Never;
+  return true;
+}
+
+}  // namespace
+
 void read_overlap(const GivenKeys& keys, Plan& plan) {
   const bool sharded = plan.zero_stage == 3;
   const RuntimeTraits& traits = plan.runtime;
@@ -23,6 +70,7 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
     plan.runtime.overlap_pipeline =
         pipeline->boolean ? PipelineOverlap::Always : PipelineOverlap::Never;
   }
+  if (!take_transfers(keys, plan)) return;
   if (const JsonValue* tensor = keys.given(&Plan::overlap_tensor_parallel)) {
     plan.overlap_tensor_parallel = tensor->boolean ? TensorOverlap::Chunked : TensorOverlap::Off;
   }
@@ -46,7 +94,7 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
                             traits.name + " has true alone");
     plan.runtime.overlap_pipeline = PipelineOverlap::Always;
   }
-  plan.overlap_pipeline = overlaps_transfers(plan);
+  settle_transfers(plan);
   plan.bucket_bytes = keys.integer(&Plan::bucket_bytes, default_bucket_bytes(plan));
 }
 
