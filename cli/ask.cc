@@ -13,7 +13,7 @@ std::vector<Command> answering_commands() {
   return {plan_command(),    check_command(),    schedule_command(), simulate_command(),
           search_command(),  validate_command(), render_command(),   export_command(),
           compare_command(), explain_command(),  list_command(),     groups_command(),
-          doctor_command()};
+          doctor_command(),  cluster_command(),  support_command()};
 }
 
 Answer ask(const std::vector<std::string>& arguments, std::string input) {

@@ -35,6 +35,8 @@ Command calibrate_command();
 Command plan_command();
 Command list_command();
 Command groups_command();
+Command cluster_command();
+Command support_command();
 // The command that completes these commands.
 Command completion_command(const std::vector<Command>& commands);
 Command man_command(const std::vector<Command>& commands);

@@ -69,11 +69,6 @@ void add_level_shares(Prediction& p) {
   }
 }
 
-std::string precision_name(ComputeType type) {
-  const bool half = type == ComputeType::Fp16 || type == ComputeType::Bf16;
-  return half ? "16 bit" : std::string(name_of(type));
-}
-
 // No whole step of a CPU is among the validated ones: it is as wrong as the measurements that it
 // rests on.
 double cpu_error(const Prediction& p) {
@@ -84,13 +79,17 @@ double cpu_error(const Prediction& p) {
   return std::max({error, kSharedCpuBand, p.scatter});
 }
 
-// "hopper 90"; of another vendor's, whose GPUs have no compute capability, "cdna3".
+}  // namespace
+
+std::string precision_name(ComputeType type) {
+  const bool half = type == ComputeType::Fp16 || type == ComputeType::Bf16;
+  return half ? "16 bit" : std::string(name_of(type));
+}
+
 std::string generation_text(const Gpu& gpu) {
   if (!gpu.compute_capability) return gpu.architecture;
   return gpu.architecture + " " + std::to_string(*gpu.compute_capability);
 }
-
-}  // namespace
 
 StepFeatures features_of(const Prediction& p, const Cluster& cluster) {
   const Plan& plan = p.plan;

@@ -9,6 +9,10 @@
 
 namespace rehearse::sim {
 
+// What features call a GPU, "hopper 90" (of another vendor's, whose GPUs have no compute capability,
+// "cdna3"), and the type of its products, "16 bit".
+std::string generation_text(const Gpu& gpu);
+std::string precision_name(ComputeType type);
 // In what the step is like measured ones. REQUIRES: priced, with its timeline.
 StepFeatures features_of(const Prediction& p, const Cluster& cluster);
 

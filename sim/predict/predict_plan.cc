@@ -21,6 +21,7 @@
 #include "sim/predict/countable.h"
 #include "sim/predict/left_out.h"
 #include "sim/predict/order_prices.h"
+#include "sim/predict/precision.h"
 #include "sim/predict/remapping.h"
 #include "sim/predict/step_counts.h"
 #include "sim/predict/variation.h"
@@ -117,28 +118,6 @@ void reorder(std::vector<std::int32_t>& of_op, const std::vector<OpId>& priced) 
   ordered.reserve(of_op.size());
   for (const OpId id : priced) ordered.push_back(of_op[id.index()]);
   of_op = std::move(ordered);
-}
-
-// What no product of the cluster's GPUs can do is priced as what is done instead.
-std::vector<std::string> precision_warnings(const Plan& plan, const Cluster& cluster) {
-  if (plan.precision.compute != ComputeType::Fp8 || cluster.multiplies(ComputeType::Fp8)) return {};
-  return {"plan.precision: " + cluster.gpu.name +
-          " has no products in 8 bit (gpu.product_types): predicted with those in bf16, and the "
-          "casts"};
-}
-
-// Products with a scale per block need a GPU that has them.
-Result<> check_precision(const Plan& plan, const Cluster& cluster) {
-  const ComputeType type = plan.precision.compute;
-  if (!is_block_scaled(type) || cluster.multiplies(type)) return {};
-  std::string has;
-  for (std::size_t i = 0; i < kComputeTypeNames.size(); ++i) {
-    if (cluster.gpu.multiplies[i])
-      has += (has.empty() ? "" : ", ") + std::string(kComputeTypeNames[i]);
-  }
-  return Error{.message = "plan.precision: " + cluster.gpu.name + " has no products in " +
-                          std::string(name_of(type)) + ": its file's gpu.product_types are " + has,
-               .unsupported = true};
 }
 
 // The op at which each rank is fullest, by name.

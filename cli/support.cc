@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// rehearse support: what predictions rest on, for every shipped model, GPU and precision.
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "schedules/base/files.h"
+#include "schedules/base/shipped.h"
+#include "sim/accuracy/support.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string model, gpu;
+  bool json = false;
+};
+
+int support(const Options& options) {
+  std::vector<std::string> models = shipped_names("models");
+  if (!options.model.empty()) {
+    const auto meant = meant_id(options.model, "models");
+    if (!meant) return fail("--model: " + no_such_file(options.model, "models"));
+    models = {*meant};
+  }
+  Result<std::vector<sim::Cluster>> clusters = sim::clusters_by_gpu();
+  if (!clusters) return fail(clusters.error());
+  std::vector<sim::Cluster> asked = std::move(clusters).value();
+  if (!options.gpu.empty()) {
+    const auto path = find_meant_file(options.gpu, "", "clusters");
+    if (!path) return fail("--gpu: " + no_such_file(options.gpu, "clusters"));
+    Result<sim::Cluster> one = sim::read_cluster({.path = *path});
+    if (!one) return fail(one.error());
+    if (one.value().workers > 0) return fail("--gpu: " + *path + ": is a CPU");
+    asked = {std::move(one).value()};
+  }
+  const auto rows = sim::support_rows(models, asked);
+  if (!rows) return fail(rows.error());
+  const bool each = !options.model.empty();
+  print_text(options.json ? sim::support_json(rows.value()) : sim::support_text(rows.value(), each));
+  return kDone;
+}
+
+}  // namespace
+
+Command support_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"support", "what predictions rest on: model x GPU x precision"};
+  command.options = {
+      {"--model", &o->model, "one shipped model, a line for each GPU and precision"},
+      {"--gpu", &o->gpu, "the GPU of one cluster: its file, or a shipped one's name"},
+      {"--json", &o->json, "one JSON document on stdout"},
+  };
+  command.footer = "Example: rehearse support --model llama3-8b --gpu h100";
+  command.perform = [o](const Given&) { return support(*o); };
+  return command;
+}
+
+}  // namespace rehearse::cli
