@@ -35,7 +35,7 @@ SupportRow row_of(const std::string& model, const std::string& cluster, ComputeT
 Result<Prediction> predicted(const std::string& model, const std::string& cluster,
                              const std::string& precision) {
   const std::string text = R"({"model": "models/)" + model + R"(.json", "cluster": "clusters/)" +
-                           cluster + R"(.json", "gpus": 1, "plan": {"micro_batch": 1, "global_batch": 1,
+                           cluster + R"(.json", "gpus": 1, "plan": {"micro_batch": 1, "global_batch": 256,
                              "sequence_length": 4096, "precision": ")" + precision + R"("}})";
   const Result<Scenario> scenario = parse_scenario(text, "t", 1, {});
   if (!scenario) return scenario.error();
@@ -44,8 +44,8 @@ Result<Prediction> predicted(const std::string& model, const std::string& cluste
   return predict(scenario.value(), read.value());
 }
 
-// A step adds the optimizer and the clearing of gradients, which are formulas: what was read from
-// tables is a smaller share of it, and of the same kernels.
+// A step adds the optimizer, which is a formula and takes about a quarter of what the kernels of one
+// micro-batch take: of 256 micro-batches less than 1 %.
 TEST(Support, IsWhatThePredictionOfTheStepRestsOn) {
   for (const char* cluster : {"dgx-h100", "dgx-b200", "pcie-a100-80gb-8", "mi300x-8"}) {
     const SupportRow row = row_of("llama3-8b", cluster, ComputeType::Fp16);
@@ -54,7 +54,7 @@ TEST(Support, IsWhatThePredictionOfTheStepRestsOn) {
     const auto from_tables = [](const auto& level) { return level[0] + level[1]; };
     const double kernels = from_tables(row.rests_on.level), step = from_tables(p.value().confidence);
     EXPECT_LE(step, kernels + 1e-9) << cluster;
-    EXPECT_GE(step, 0.8 * kernels) << cluster;
+    EXPECT_GE(step, 0.99 * kernels) << cluster;
     EXPECT_NEAR(row.rests_on.sum(), 1, 1e-9);
   }
 }
