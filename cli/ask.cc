@@ -13,7 +13,8 @@ std::vector<Command> answering_commands() {
   return {plan_command(),    check_command(),    schedule_command(), simulate_command(),
           search_command(),  validate_command(), render_command(),   export_command(),
           compare_command(), explain_command(),  list_command(),     groups_command(),
-          doctor_command(),  cluster_command(),  support_command()};
+          doctor_command(),  cluster_command(),  support_command(),  import_command(),
+          emit_command()};
 }
 
 Answer ask(const std::vector<std::string>& arguments, std::string input) {

@@ -33,6 +33,8 @@ Command compare_command();
 Command explain_command();
 Command calibrate_command();
 Command plan_command();
+Command import_command();
+Command emit_command();
 Command list_command();
 Command groups_command();
 Command cluster_command();

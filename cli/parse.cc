@@ -108,6 +108,24 @@ std::string written_over(const Command& command) {
   return {};
 }
 
+// The option of a command that takes the words behind "--", which are somebody else's: a list.
+constexpr std::string_view kRest = "--";
+
+void take_rest(int& argc, char** argv, const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    if (argc < 2 || command.name != argv[1]) continue;
+    for (const Option& option : command.options) {
+      auto* const* words = std::get_if<std::vector<std::string>*>(&option.to);
+      if (option.name != kRest || words == nullptr) continue;
+      char** const end = argv + argc;
+      char** const dashes = std::find(argv, end, std::string_view(kRest));
+      if (dashes == end) continue;
+      (*words)->assign(dashes + 1, end);
+      argc = static_cast<int>(dashes - argv);
+    }
+  }
+}
+
 }  // namespace
 
 int perform(int argc, char** argv, const std::string& version,
@@ -117,9 +135,12 @@ int perform(int argc, char** argv, const std::string& version,
   app.require_subcommand(1);
   for (const Command& command : commands) {
     CLI::App* added = app.add_subcommand(command.name, command.help);
-    for (const Option& option : command.options) add(*added, option);
+    for (const Option& option : command.options) {
+      if (option.name != kRest) add(*added, option);
+    }
     added->footer(command.footer);
   }
+  take_rest(argc, argv, commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here

@@ -25,7 +25,7 @@ myst_heading_anchors = 4
 nitpicky = True
 
 SIDE_BAR = {
-    "Start here": ["docs/course/README", "docs/course/[0-9]*", "docs/plan", "docs/cluster", "docs/support", "docs/for-megatron-users",
+    "Start here": ["docs/course/README", "docs/course/[0-9]*", "docs/plan", "docs/cluster", "docs/support", "docs/import", "docs/emit", "docs/for-megatron-users",
                    "docs/glossary", "docs/install"],
     "Ask": ["docs/commands", "docs/report", "docs/scenario", "docs/models", "scenarios/README", "scenarios/models/README",
             "docs/schedules", "docs/search", "docs/explain", "docs/doctor", "docs/agents", "docs/viewer"],

@@ -11,6 +11,8 @@
 #include "schedules/base/utf8.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/keys/plan_aliases.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/keys/plan_use.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/open_scenario.h"
@@ -53,9 +55,11 @@ class ScenarioReader {
 
   Result<Scenario> read() {
     file_runtime_ = runtime_of_file(root_);
-    for (const auto step : {&ScenarioReader::override_keys, &ScenarioReader::check,
-                            &ScenarioReader::model, &ScenarioReader::cluster, &ScenarioReader::plan,
-                            &ScenarioReader::train, &ScenarioReader::variation}) {
+    for (const auto step :
+         {&ScenarioReader::rename_keys, &ScenarioReader::override_keys,
+          &ScenarioReader::count_layers, &ScenarioReader::check, &ScenarioReader::model,
+          &ScenarioReader::cluster, &ScenarioReader::plan, &ScenarioReader::train,
+          &ScenarioReader::variation}) {
       (this->*step)();
       if (!report_.ok()) return report_.error();
       if (nested_error_) return *nested_error_;
@@ -115,7 +119,29 @@ class ScenarioReader {
       json.kind = JsonKind::String;
       json.text = value;
     }
+    if (keys.size() > 1 && keys[0] == "plan") keys[1] = plan_key(keys[1]);
     set(keys, std::move(json));
+  }
+
+  // What other programs call the plan's keys.
+  void rename_keys() {
+    JsonMember* plan = root_.is(JsonKind::Object) ? find_member(root_, "plan") : nullptr;
+    if (plan != nullptr) rename_plan_keys(plan->value, report_);
+  }
+  // num_layers_per_virtual_pipeline_stage waits until the model is read.
+  void count_layers() {
+    JsonMember* plan = root_.is(JsonKind::Object) ? find_member(root_, "plan") : nullptr;
+    JsonMember* layers = plan != nullptr && plan->value.is(JsonKind::Object)
+                             ? find_member(plan->value, std::string(kLayersPerVirtualStage))
+                             : nullptr;
+    if (layers == nullptr) return;
+    const JsonValue value = layers->value;
+    if (!value.is(JsonKind::Integer) || value.integer < 1) {
+      return report_.fail(value.line, "plan." + layers->key, "must be an integer of at least 1");
+    }
+    layers_per_stage_ = value.integer;
+    std::erase_if(plan->value.members,
+                  [](const JsonMember& member) { return member.key == kLayersPerVirtualStage; });
   }
 
   void set(const std::vector<std::string>& keys, JsonValue value) {
@@ -263,7 +289,9 @@ class ScenarioReader {
   void plan() {
     const JsonValue nothing = empty_object(root_.line);
     const JsonValue* given = root_.given("plan");
-    const JsonValue& json = given == nullptr ? nothing : *given;
+    JsonValue json = given == nullptr ? nothing : *given;
+    count_virtual_stages(json);
+    if (!report_.ok()) return;
     const JsonValue* gpus = root_.given("gpus");
     PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
                         .gpus_per_node = scenario_.cluster.gpus_per_node,
@@ -296,6 +324,25 @@ class ScenarioReader {
          unperformed_pairs(scenario_.model, scenario_.plan, root_, report_.path())) {
       scenario_.unperformed.push_back(std::move(key));
     }
+  }
+
+  // Of num_layers_per_virtual_pipeline_stage: layers / positions / it.
+  void count_virtual_stages(JsonValue& plan) {
+    if (layers_per_stage_ == 0) return;
+    const JsonValue* positions = given_in(plan, &Plan::pipeline_parallel);
+    const std::int64_t p = positions == nullptr ? 1 : std::max<std::int64_t>(positions->integer, 1);
+    const std::int64_t each = p * layers_per_stage_, layers = scenario_.model.layers;
+    const std::string key = "plan." + std::string(kLayersPerVirtualStage);
+    if (!has_model_ || layers % each != 0) {
+      return report_.fail(0, key, std::to_string(layers_per_stage_) + " does not divide the " +
+                                      std::to_string(layers) + " layers over pipeline_parallel " +
+                                      std::to_string(p));
+    }
+    JsonValue stages;
+    stages.kind = JsonKind::Integer;
+    stages.integer = layers / each;
+    stages.number = static_cast<double>(stages.integer);
+    plan.members.push_back({std::string(key_of(&Plan::virtual_stages)), 0, stages});
   }
 
   void note_defaults(const JsonValue& json) {
@@ -352,6 +399,7 @@ class ScenarioReader {
   std::string model_path_, cluster_path_;
   std::string file_runtime_;  // the default that the file has before anything is set over it
   bool has_model_ = false;
+  std::int64_t layers_per_stage_ = 0;  // num_layers_per_virtual_pipeline_stage; 0: not said
   ConfigUse use_;
   Scenario scenario_;
 };

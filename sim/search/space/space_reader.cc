@@ -10,6 +10,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/keys/plan_aliases.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/open_scenario.h"
@@ -39,6 +40,8 @@ class SpaceReader {
   Result<Space> read() {
     if (!root_.is(JsonKind::Object)) return parse_scenario("[]", path_, 1, options_).error();
     space_.runtime = options_.runtime.value_or(runtime_of_file(root_));
+    rename_plan_keys(member_of(root_, "plan"), report_);
+    if (!report_.ok()) return report_.error();
     ScenarioOptions rest = options_;
     rest.overrides.clear();
     for (const std::string& text : options_.overrides) {
@@ -124,7 +127,7 @@ class SpaceReader {
         return report_.fail(0, text.substr(0, equals),
                             "--set goes into a value that is not an object");
       }
-      at = &member_of(*at, text.substr(from, end - from));
+      at = &member_of(*at, std::string(plan_key(text.substr(from, end - from))));
       from = end + 1;
     }
     const std::string value = text.substr(equals + 1);

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/config_files/open_config.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "schedules/base/installed/module.h"
+#include "schedules/config_files/arguments.h"
+#include "schedules/config_files/document_flags.h"
+#include "schedules/config_files/python_flags.h"
+#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/trees/tree_module.h"
+
+namespace rehearse {
+namespace {
+
+enum class Form : std::uint8_t { Shell, Arguments, Yaml, Toml, Json, Python };
+
+std::string_view extension(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos || path.find('/', dot) != std::string_view::npos
+             ? std::string_view()
+             : path.substr(dot);
+}
+bool has_any(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+std::string_view first_token(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string_view::npos) return {};
+    text.remove_prefix(begin);
+    if (!text.starts_with('#')) return text.substr(0, text.find_first_of(" \t\r\n"));
+    text.remove_prefix(std::min(text.find('\n'), text.size()));
+  }
+  return {};
+}
+
+Form form_of(std::string_view path, std::string_view text) {
+  const std::string_view ending = extension(path);
+  const auto is = [&](std::initializer_list<std::string_view> endings) {
+    return std::ranges::find(endings, ending) != endings.end();
+  };
+  if (is({".yaml", ".yml"})) return Form::Yaml;
+  if (is({".toml"})) return Form::Toml;
+  if (is({".json", ".hjson"})) return Form::Json;
+  if (is({".py"})) return Form::Python;
+  if (is({".sh", ".slurm", ".sbatch", ".bash"})) return Form::Shell;
+  const std::string_view first = first_token(text);
+  if (text.starts_with("#!") && has_any(text.substr(0, text.find('\n')), {"sh"})) return Form::Shell;
+  if (first.starts_with("--")) return Form::Arguments;
+  if (first.starts_with("{")) return Form::Json;
+  if (first.starts_with("[")) return Form::Toml;
+  if (has_any(text, {"torchrun", "torch.distributed.run", "torch.distributed.launch", "srun ",
+                     "deepspeed ", "accelerate launch"})) {
+    return Form::Shell;
+  }
+  return Form::Yaml;
+}
+
+struct OpenedFile {
+  std::string path, text;
+  Form form = Form::Yaml;
+  JsonValue document;  // of trees
+};
+
+Result<OpenedFile> open_file(const std::string& path) {
+  Result<std::string> text = read_text_file(path, kMostScript);
+  if (!text) return text.error();
+  OpenedFile file{.path = path, .text = std::move(text).value(), .form = Form::Yaml, .document = {}};
+  if (file.text.find('\0') != std::string::npos) {
+    return Error{path + ": holds bytes that are no text: not a configuration"};
+  }
+  file.form = form_of(path, file.text);
+  if (file.form == Form::Json) {
+    Result<JsonValue> read = parse_json(plain_json(file.text), path);
+    if (!read) return read.error();
+    file.document = std::move(read).value();
+  } else if (file.form == Form::Yaml || file.form == Form::Toml) {
+    const Result<const TreeModule*> module = load_module<TreeModule>();
+    if (!module) return Error{path + ": " + module.error().message};
+    Result<JsonValue> read = file.form == Form::Yaml ? module.value()->yaml(file.text, path)
+                                                     : module.value()->toml(file.text, path);
+    if (!read) return read.error();
+    file.document = std::move(read).value();
+  }
+  if (file.form == Form::Json || file.form == Form::Yaml || file.form == Form::Toml) {
+    if (!file.document.is(JsonKind::Object)) {
+      return Error{path + ": no configuration that is known here: it is no table of keys"};
+    }
+    if (file.document.find("plan") != nullptr && file.document.find("cluster") != nullptr) {
+      return Error{path + ": is a scenario already: rehearse simulate " + path};
+    }
+  }
+  return file;
+}
+
+// Whether a document has the dotted key: "parallelism.tp".
+bool has_key(const JsonValue& document, std::string_view key) {
+  const std::size_t dot = key.find('.');
+  const JsonMember* member =
+      document.is(JsonKind::Object) ? document.find(key.substr(0, dot)) : nullptr;
+  if (member == nullptr) return false;
+  return dot == std::string_view::npos || has_key(member->value, key.substr(dot + 1));
+}
+bool has_sign(const Framework& framework, const JsonValue& document) {
+  return std::ranges::any_of(framework.signs, [&](const std::vector<std::string>& sign) {
+    return std::ranges::all_of(sign, [&](const std::string& key) { return has_key(document, key); });
+  });
+}
+
+Result<std::vector<Framework>> all_frameworks(const std::string& named) {
+  std::vector<Framework> found;
+  const std::vector<std::string> names = framework_names();
+  for (const std::string& name : names) {
+    if (!named.empty() && name != named) continue;
+    Result<Framework> read = read_framework(name);
+    if (!read) return read.error();
+    found.push_back(std::move(read).value());
+  }
+  if (found.empty()) {
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return Error{"--from " + json_excerpt(named) + ": no such framework" + what_is_known(named, known)};
+  }
+  return found;
+}
+
+class Opener {
+ public:
+  Opener(const ConfigFiles& asked, std::vector<Framework> frameworks)
+      : asked_(asked), frameworks_(std::move(frameworks)) {}
+
+  Result<OpenedConfig> run() {
+    std::vector<OpenedFile> files;
+    for (const std::string& path : asked_.files) {
+      Result<OpenedFile> file = open_file(path);
+      if (!file) return file.error();
+      files.push_back(std::move(file).value());
+    }
+    for (const OpenedFile& file : files) {
+      if (const Result<> read = read_file(file); !read) return read.error();
+    }
+    if (!asked_.arguments.empty()) {
+      std::vector<ShellWord> words;
+      for (const std::string& word : asked_.arguments) words.push_back({word, 0});
+      if (framework_ == nullptr) choose(words);
+      add_arguments(flags_of_words(words, "arguments", takes_nothing(), settings_.warnings));
+    }
+    if (framework_ == nullptr) return Error{"nothing to import: name a file, or arguments behind --"};
+    return OpenedConfig{*framework_, std::move(settings_)};
+  }
+
+ private:
+  void add(std::vector<Setting> flags) {
+    for (Setting& flag : flags) settings_.flags.push_back(std::move(flag));
+  }
+  // --section.no-flag says that --section.flag is false.
+  void add_arguments(std::vector<Setting> flags) {
+    for (Setting& flag : flags) {
+      std::string positive = formula_name(flag.flag);
+      const std::size_t no = positive.find(".no_");
+      if (no != std::string::npos && framework_->find(flag.flag) == nullptr) {
+        positive.erase(no + 1, 3);
+        if (framework_->find(positive) != nullptr && flag.values.empty()) {
+          flag.flag = "--" + positive;
+          flag.values = {"false"};
+        }
+      }
+    }
+    add(std::move(flags));
+  }
+  std::function<bool(std::string_view)> takes_nothing() const {
+    return [this](std::string_view flag) {
+      const FlagRow* row = framework_ == nullptr ? nullptr : framework_->find(flag);
+      return row != nullptr && row->takes == Takes::Yes;
+    };
+  }
+  static std::int64_t known_flags(const Framework& framework, const std::vector<ShellWord>& words) {
+    std::int64_t known = 0;
+    for (const ShellWord& word : words) {
+      const std::string flag = word.text.substr(0, word.text.find('='));
+      // Flags by their last word are those of documents and recipes, "model.num_layers".
+      const bool of_document = flag.find('.') != std::string::npos;
+      const bool known_here = flag.starts_with("--") && (!framework.last_words || of_document) &&
+                              framework.find(flag) != nullptr;
+      known += known_here ? 1 : 0;
+    }
+    return known;
+  }
+  // The framework that knows most of the flags.
+  void choose(const std::vector<ShellWord>& words) {
+    std::int64_t most = -1;
+    for (const Framework& framework : frameworks_) {
+      const std::int64_t known = known_flags(framework, words);
+      if (known <= most) continue;
+      most = known;
+      framework_ = &framework;
+    }
+  }
+  Result<> choose(const OpenedFile& file) {
+    for (const Framework& framework : frameworks_) {
+      if (!has_sign(framework, file.document)) continue;
+      framework_ = &framework;
+      return {};
+    }
+    if (frameworks_.size() == 1) {
+      framework_ = &frameworks_.front();
+      return {};
+    }
+    std::string names;
+    for (const Framework& framework : frameworks_) {
+      names += (names.empty() ? "" : ", ") + framework.title;
+    }
+    return Error{file.path + ": not a configuration that is known here (" + names +
+                 "); --from NAME says of whom it is"};
+  }
+
+  Result<> read_file(const OpenedFile& file) {
+    switch (file.form) {
+      case Form::Shell:
+        return read_script(file);
+      case Form::Arguments:
+        return read_arguments(file);
+      case Form::Python:
+        return read_recipe(file);
+      case Form::Yaml:
+      case Form::Toml:
+      case Form::Json:
+        break;
+    }
+    if (framework_ == nullptr) {
+      if (const Result<> chosen = choose(file); !chosen) return chosen;
+    }
+    return read_document(file);
+  }
+
+  Result<> read_script(const OpenedFile& file) {
+    Result<ShellScript> script = read_shell_script(file.text, file.path, asked_.variables);
+    if (!script) return script.error();
+    const Result<LaunchCommand> command =
+        launch_command(script.value(), file.path, [&](std::string_view flag) {
+          return std::ranges::any_of(frameworks_, [&](const Framework& framework) {
+            return framework.find(flag) != nullptr;
+          });
+        });
+    if (!command) return command.error();
+    if (framework_ == nullptr) choose(command.value().arguments);
+    settings_.program = command.value().program;
+    std::vector<std::string>& warnings = settings_.warnings;
+    warnings.insert(warnings.end(), script.value().warnings.begin(), script.value().warnings.end());
+    settings_.launch = launched(command.value(), script.value(), warnings);
+    for (Setting& one : settings_.launch.environment) one.file = file.path;
+    add_arguments(flags_of_words(command.value().arguments, file.path, takes_nothing(), warnings));
+    return {};
+  }
+
+  // The framework that knows most of what a recipe assigns.
+  Result<> read_recipe(const OpenedFile& file) {
+    Result<Settings> read = flags_of_python(file.text, file.path, asked_.recipe, asked_.variables);
+    if (!read) return read.error();
+    Settings recipe = std::move(read).value();
+    if (framework_ == nullptr) {
+      std::vector<ShellWord> words;
+      for (const Setting& flag : recipe.flags) words.push_back({"--" + flag.flag, flag.line});
+      choose(words);
+    }
+    if (settings_.launch.gpus == 0) settings_.launch = std::move(recipe.launch);
+    for (std::string& warning : recipe.warnings) settings_.warnings.push_back(std::move(warning));
+    add(std::move(recipe.flags));
+    return {};
+  }
+
+  // A file of arguments alone, quoted as in a shell.
+  Result<> read_arguments(const OpenedFile& file) {
+    Result<ShellScript> script = read_shell_script("x.py \\\n" + joined_lines(file.text), file.path,
+                                                   asked_.variables);
+    if (!script) return script.error();
+    if (script.value().commands.empty()) return Error{file.path + ": no arguments in it"};
+    std::vector<ShellWord> words = script.value().commands.front().words;
+    words.erase(words.begin());
+    for (ShellWord& word : words) word.line = std::max(word.line - 1, 1);
+    if (framework_ == nullptr) choose(words);
+    add_arguments(flags_of_words(words, file.path, takes_nothing(), settings_.warnings));
+    return {};
+  }
+  static std::string joined_lines(const std::string& text) {
+    std::string made;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      std::string row = text.substr(at, end - at);
+      at = end + 1;
+      if (row.ends_with('\r')) row.pop_back();
+      if (row.starts_with('#')) row.clear();
+      if (!row.ends_with('\\')) row += " \\";
+      made += row + "\n";
+    }
+    return made;
+  }
+
+  Result<> read_document(const OpenedFile& file) {
+    // The part that holds flags, and what stands beside it.
+    const std::string& root = framework_->flags_in;
+    const JsonMember* part = root.empty() ? nullptr : file.document.find(root);
+    if (part == nullptr) {
+      std::vector<Setting> flags = flags_of_document(file.document, file.path);
+      resolve_interpolations(flags, asked_.variables);
+      add(std::move(flags));
+      return read_second_file(file);
+    }
+    std::vector<Setting> flags = flags_of_document(part->value, file.path);
+    for (Setting& flag : flags) substitute(flag);
+    add(std::move(flags));
+    if (const JsonMember* environment = file.document.find("ENV_VARS")) {
+      for (Setting& one : flags_of_document(environment->value, file.path)) {
+        settings_.launch.environment.push_back(std::move(one));
+      }
+    }
+    return {};
+  }
+  // A key whose value names a file that lies over this one: beside it, or where the user stands.
+  Result<> read_second_file(const OpenedFile& file) {
+    for (const std::string& key : framework_->files_in) {
+      const JsonMember* member = file.document.find(key);
+      if (member == nullptr || !member->value.is(JsonKind::String)) continue;
+      const std::string& named = member->value.text;
+      const bool given = std::ranges::any_of(asked_.files, [&](const std::string& path) {
+        return std::filesystem::path(path).filename() == std::filesystem::path(named).filename();
+      });
+      if (given || seconds_++ > 0) continue;
+      std::error_code none;
+      std::filesystem::path path = std::filesystem::path(file.path).parent_path() / named;
+      if (!std::filesystem::exists(path, none)) path = named;
+      if (!std::filesystem::exists(path, none)) {
+        return json_error(file.path, member->line, key,
+                          "no such file: " + json_excerpt(named) + ": name it behind this one");
+      }
+      const Result<OpenedFile> second = open_file(path.string());
+      if (!second) return second.error();
+      if (const Result<> read = read_document(second.value()); !read) return read;
+    }
+    return {};
+  }
+  // ${NAME} is a variable of the shell that starts it.
+  void substitute(Setting& flag) const {
+    for (std::string& value : flag.values) {
+      const std::size_t open = value.find("${");
+      if (open == std::string::npos) continue;
+      const std::size_t close = value.find('}', open);
+      if (close == std::string::npos) continue;
+      const std::string name = value.substr(open + 2, close - open - 2);
+      const auto given = asked_.variables.find(name);
+      if (given == asked_.variables.end()) flag.unknown = name;
+      else value = value.substr(0, open) + given->second + value.substr(close + 1);
+    }
+  }
+
+  const ConfigFiles& asked_;
+  std::vector<Framework> frameworks_;
+  const Framework* framework_ = nullptr;
+  Settings settings_;
+  int seconds_ = 0;  // files that others name
+};
+
+}  // namespace
+
+Result<OpenedConfig> open_config(const ConfigFiles& files) {
+  Result<std::vector<Framework>> frameworks = all_frameworks(files.framework);
+  if (!frameworks) return frameworks.error();
+  return Opener(files, std::move(frameworks).value()).run();
+}
+
+}  // namespace rehearse

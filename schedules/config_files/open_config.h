@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of a framework as its flags, whatever their form: which framework they are of, and what
+// they say. No process starts, and no file but those named is opened.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/frameworks/framework_file.h"
+#include "schedules/frameworks/setting.h"
+
+namespace rehearse {
+
+struct ConfigFiles {
+  std::vector<std::string> files;      // the first is the main one, later ones lie over it
+  std::vector<std::string> arguments;  // of the command line, behind --
+  std::string framework;               // --from; empty: by what the files say
+  std::map<std::string, std::string> variables;  // --var NAME=VALUE
+  std::string recipe;                  // --recipe: a function of a Python file
+};
+
+struct OpenedConfig {
+  Framework framework;
+  Settings settings;
+};
+
+// Errors: one line. A file that is already a scenario, or of a framework that trains otherwise, is
+// named as that.
+Result<OpenedConfig> open_config(const ConfigFiles& files);
+
+}  // namespace rehearse
