@@ -84,10 +84,9 @@ int emit(const Options& options) {
   Result<Opened> opened = open(options.scenario.scenario, how);
   if (!opened) return fail(opened.error());
   const Opened& read = opened.value();
-  const Result<Emitted> made =
-      emit_flags(framework.value(), read.scenario,
-                 model_of(options.scenario.scenario, options.scenario.set),
-                 read.cluster.gpus_per_node);
+  const Result<Emitted> made = emit_flags(framework.value(), read.scenario,
+                                          model_of(options.scenario.scenario, options.scenario.set),
+                                          read.cluster.gpus_per_node);
   if (!made) return fail(made.error());
   const Emitted& emitted = made.value();
   if (!emitted.refused.empty()) {

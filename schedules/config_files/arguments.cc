@@ -14,7 +14,8 @@ namespace {
 
 bool is_flag(std::string_view word) {
   if (word.starts_with("--")) return word.size() > 2;
-  return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0;
+  return word.size() > 1 && word[0] == '-' &&
+         std::isalpha(static_cast<unsigned char>(word[1])) != 0;
 }
 
 // A launcher's words for numbers of processes: of all nodes, of one, and of nodes.
@@ -165,18 +166,21 @@ Launch launched(const LaunchCommand& command, const ShellScript& script,
     const std::int32_t all = counts.of(launcher.all), each = counts.of(launcher.each);
     const std::int32_t nodes = counts.of(launcher.nodes);
     if (counts.elastic) {
-      warnings.push_back(std::string(launcher.program) + " starts on several numbers of nodes: the largest is taken");
+      warnings.push_back(std::string(launcher.program) +
+                         " starts on several numbers of nodes: the largest is taken");
     }
-    if (all > 0) made.gpus = all;
-    else if (each > 0) made.gpus = each * std::max(nodes, 1);
+    if (all > 0)
+      made.gpus = all;
+    else if (each > 0)
+      made.gpus = each * std::max(nodes, 1);
     if (made.gpus == 0) continue;
     made.nodes = nodes;
     made.gpus_per_node = each;
     return made;
   }
   const std::int32_t nodes = variable(script, "SLURM_NNODES");
-  const std::int32_t each = std::max(variable(script, "SLURM_GPUS_PER_NODE"),
-                                     variable(script, "SLURM_NTASKS_PER_NODE"));
+  const std::int32_t each =
+      std::max(variable(script, "SLURM_GPUS_PER_NODE"), variable(script, "SLURM_NTASKS_PER_NODE"));
   if (nodes > 0 && each > 0) {
     made.gpus = nodes * each;
     made.nodes = nodes;

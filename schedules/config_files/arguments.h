@@ -21,7 +21,7 @@ std::vector<Setting> flags_of_words(std::span<const ShellWord> words, const std:
 
 // What a launch consists of: the launcher's words, the program, its flags.
 struct LaunchCommand {
-  std::string program;             // "pretrain_gpt.py", "torchtitan.train"
+  std::string program;  // "pretrain_gpt.py", "torchtitan.train"
   std::vector<ShellWord> launcher, arguments;
 };
 

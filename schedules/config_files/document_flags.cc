@@ -67,7 +67,7 @@ std::vector<Setting> flags_of_document(const JsonValue& document, const std::str
 
 namespace {
 
-constexpr int kMostSteps = 1000;            // of one value: references that go round end
+constexpr int kMostSteps = 1000;  // of one value: references that go round end
 constexpr std::size_t kLongestValue = 4096;
 
 std::string trimmed(std::string_view text) {
@@ -106,7 +106,8 @@ class Interpolations {
  private:
   std::optional<std::string> of(const std::string& inside, const std::string& flag) const {
     const std::size_t colon = inside.find(':');
-    if (colon != std::string::npos) return called(inside.substr(0, colon), inside.substr(colon + 1));
+    if (colon != std::string::npos)
+      return called(inside.substr(0, colon), inside.substr(colon + 1));
     if (const auto given = variables_.find(inside); given != variables_.end()) return given->second;
     std::string name = inside, parent = flag;
     while (name.starts_with('.')) {  // ".key" stands beside, "..key" one level up
@@ -179,8 +180,10 @@ std::string plain_json(std::string_view text) {
       at = behind;
     } else {
       if ((c == '}' || c == ']') && comma != std::string::npos) made[comma] = ' ';
-      if (c == ',') comma = at;
-      else if (c != ' ' && c != '\n' && c != '\t' && c != '\r') comma = std::string::npos;
+      if (c == ',')
+        comma = at;
+      else if (c != ' ' && c != '\n' && c != '\t' && c != '\r')
+        comma = std::string::npos;
       ++at;
     }
   }

@@ -18,13 +18,14 @@ std::vector<Setting> flags_of_document(const JsonValue& document, const std::str
 // A scalar as the file has it.
 std::string scalar_text(const JsonValue& value);
 
-// OmegaConf's ${a.b}, ${.sibling}, ${multiply: a, b}, ${divide_ceil: a, b} and ${oc.env:NAME,default}
-// become what they stand for; what only a run knows is left, and named. `variables`: --var.
+// OmegaConf's ${a.b}, ${.sibling}, ${multiply: a, b}, ${divide_ceil: a, b} and
+// ${oc.env:NAME,default} become what they stand for; what only a run knows is left, and named.
+// `variables`: --var.
 void resolve_interpolations(std::vector<Setting>& flags,
                             const std::map<std::string, std::string>& variables);
 
-// JSON as people keep it: comments (//, #, /* */) and commas before a closing bracket become blanks,
-// so that lines stay where they are.
+// JSON as people keep it: comments (//, #, /* */) and commas before a closing bracket become
+// blanks, so that lines stay where they are.
 std::string plain_json(std::string_view text);
 
 }  // namespace rehearse

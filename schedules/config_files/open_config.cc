@@ -50,7 +50,8 @@ Form form_of(std::string_view path, std::string_view text) {
   if (is({".py"})) return Form::Python;
   if (is({".sh", ".slurm", ".sbatch", ".bash"})) return Form::Shell;
   const std::string_view first = first_token(text);
-  if (text.starts_with("#!") && has_any(text.substr(0, text.find('\n')), {"sh"})) return Form::Shell;
+  if (text.starts_with("#!") && has_any(text.substr(0, text.find('\n')), {"sh"}))
+    return Form::Shell;
   if (first.starts_with("--")) return Form::Arguments;
   if (first.starts_with("{")) return Form::Json;
   if (first.starts_with("[")) return Form::Toml;
@@ -70,7 +71,8 @@ struct OpenedFile {
 Result<OpenedFile> open_file(const std::string& path) {
   Result<std::string> text = read_text_file(path, kMostScript);
   if (!text) return text.error();
-  OpenedFile file{.path = path, .text = std::move(text).value(), .form = Form::Yaml, .document = {}};
+  OpenedFile file{
+      .path = path, .text = std::move(text).value(), .form = Form::Yaml, .document = {}};
   if (file.text.find('\0') != std::string::npos) {
     return Error{path + ": holds bytes that are no text: not a configuration"};
   }
@@ -108,7 +110,8 @@ bool has_key(const JsonValue& document, std::string_view key) {
 }
 bool has_sign(const Framework& framework, const JsonValue& document) {
   return std::ranges::any_of(framework.signs, [&](const std::vector<std::string>& sign) {
-    return std::ranges::all_of(sign, [&](const std::string& key) { return has_key(document, key); });
+    return std::ranges::all_of(sign,
+                               [&](const std::string& key) { return has_key(document, key); });
   });
 }
 
@@ -123,7 +126,8 @@ Result<std::vector<Framework>> all_frameworks(const std::string& named) {
   }
   if (found.empty()) {
     const std::vector<std::string_view> known(names.begin(), names.end());
-    return Error{"--from " + json_excerpt(named) + ": no such framework" + what_is_known(named, known)};
+    return Error{"--from " + json_excerpt(named) + ": no such framework" +
+                 what_is_known(named, known)};
   }
   return found;
 }
@@ -149,7 +153,8 @@ class Opener {
       if (framework_ == nullptr) choose(words);
       add_arguments(flags_of_words(words, "arguments", takes_nothing(), settings_.warnings));
     }
-    if (framework_ == nullptr) return Error{"nothing to import: name a file, or arguments behind --"};
+    if (framework_ == nullptr)
+      return Error{"nothing to import: name a file, or arguments behind --"};
     return OpenedConfig{*framework_, std::move(settings_)};
   }
 
@@ -275,8 +280,8 @@ class Opener {
 
   // A file of arguments alone, quoted as in a shell.
   Result<> read_arguments(const OpenedFile& file) {
-    Result<ShellScript> script = read_shell_script("x.py \\\n" + joined_lines(file.text), file.path,
-                                                   asked_.variables);
+    Result<ShellScript> script =
+        read_shell_script("x.py \\\n" + joined_lines(file.text), file.path, asked_.variables);
     if (!script) return script.error();
     if (script.value().commands.empty()) return Error{file.path + ": no arguments in it"};
     std::vector<ShellWord> words = script.value().commands.front().words;
@@ -352,8 +357,10 @@ class Opener {
       if (close == std::string::npos) continue;
       const std::string name = value.substr(open + 2, close - open - 2);
       const auto given = asked_.variables.find(name);
-      if (given == asked_.variables.end()) flag.unknown = name;
-      else value = value.substr(0, open) + given->second + value.substr(close + 1);
+      if (given == asked_.variables.end())
+        flag.unknown = name;
+      else
+        value = value.substr(0, open) + given->second + value.substr(close + 1);
     }
   }
 

@@ -18,7 +18,7 @@ struct ConfigFiles {
   std::vector<std::string> arguments;  // of the command line, behind --
   std::string framework;               // --from; empty: by what the files say
   std::map<std::string, std::string> variables;  // --var NAME=VALUE
-  std::string recipe;                  // --recipe: a function of a Python file
+  std::string recipe;                            // --recipe: a function of a Python file
 };
 
 struct OpenedConfig {

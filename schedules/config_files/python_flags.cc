@@ -69,8 +69,10 @@ std::vector<Statement> statements_of(std::string_view text) {
     } else if (c == '\n') {
       ++line;
       ++at;
-      if (depth == 0) finish();
-      else current.text += ' ';
+      if (depth == 0)
+        finish();
+      else
+        current.text += ' ';
     } else if (c == '\\' && at + 1 < text.size() && text[at + 1] == '\n') {
       ++line;
       at += 2;
@@ -161,8 +163,10 @@ class Value {
         const std::string_view word = whole();
         if (!scalar(word, item) && list.unknown.empty()) list.unknown = item;
         list.values.push_back(std::move(item));
-        if (at(',')) ++at_;
-        else if (!at(close)) break;
+        if (at(','))
+          ++at_;
+        else if (!at(close))
+          break;
       }
       if (at_ < text_.size()) ++at_;
       flags_.push_back(std::move(list));
@@ -182,8 +186,10 @@ class Value {
           at_ = equals + 1;
           take(name.empty() ? key : name + "." + key, depth + 1);
         }
-        if (at(',')) ++at_;
-        else if (!at(')')) break;
+        if (at(','))
+          ++at_;
+        else if (!at(')'))
+          break;
       }
       if (at_ < text_.size()) ++at_;
       return;
@@ -212,7 +218,8 @@ class Value {
     skip();
     std::size_t end = at_;
     while (end < text_.size() && (is_word(text_[end]) && text_[end] != '.')) ++end;
-    const bool one = end > at_ && end + 1 < text_.size() && text_[end] == '=' && text_[end + 1] != '=';
+    const bool one =
+        end > at_ && end + 1 < text_.size() && text_[end] == '=' && text_[end + 1] != '=';
     return one ? end : std::string_view::npos;
   }
 
@@ -234,7 +241,8 @@ std::string defined(const Statement& statement) {
 
 // "llama3_8b_pretrain_64gpu_h100": 64; 0: the name does not say.
 std::int32_t gpus_in(std::string_view name) {
-  for (std::size_t at = name.find("gpu"); at != std::string_view::npos; at = name.find("gpu", at + 1)) {
+  for (std::size_t at = name.find("gpu"); at != std::string_view::npos;
+       at = name.find("gpu", at + 1)) {
     std::size_t first = at;
     while (first > 0 && std::isdigit(static_cast<unsigned char>(name[first - 1])) != 0) --first;
     std::int32_t gpus = 0;
@@ -289,8 +297,8 @@ Result<Settings> flags_of_python(std::string_view text, const std::string& file,
                          row.starts_with("cfg = ") || row.starts_with("import ") ||
                          row.starts_with("from ") || row == "pass";
       if (!plain && made.warnings.size() < 50) {
-        made.warnings.push_back(file + ":" + std::to_string(statement.line) + ": not read: " +
-                                std::string(row.substr(0, 60)));
+        made.warnings.push_back(file + ":" + std::to_string(statement.line) +
+                                ": not read: " + std::string(row.substr(0, 60)));
       }
       continue;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python recipes are read as text, never run: of one function the statements `cfg.a.b = value` and
-// `cfg.a = Name(key=value, ...)`, and what it returns as `Name(key=value, ...)`. A value is a number,
-// a text, True, False, None or a list of those; another one is taken as it is written.
+// `cfg.a = Name(key=value, ...)`, and what it returns as `Name(key=value, ...)`. A value is a
+// number, a text, True, False, None or a list of those; another one is taken as it is written.
 #pragma once
 
 #include <map>

@@ -39,9 +39,12 @@ class Arithmetic {
     std::int64_t left = product();
     while (!failed_) {
       std::int64_t made = 0;
-      if (take('+')) failed_ |= __builtin_add_overflow(left, product(), &made);
-      else if (take('-')) failed_ |= __builtin_sub_overflow(left, product(), &made);
-      else return left;
+      if (take('+'))
+        failed_ |= __builtin_add_overflow(left, product(), &made);
+      else if (take('-'))
+        failed_ |= __builtin_sub_overflow(left, product(), &made);
+      else
+        return left;
       left = made;
     }
     return left;
@@ -89,7 +92,8 @@ class Arithmetic {
       ++at_;
     }
     std::string word(text_.substr(first, at_ - first));
-    if (!word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) == 0) word = value_(word);
+    if (!word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) == 0)
+      word = value_(word);
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
     const bool whole = error == std::errc() && end == word.data() + word.size() && !word.empty();

@@ -104,7 +104,8 @@ class Script {
       std::string_view row = text.substr(at, end - at);
       at = end + 1;
       if (!row.starts_with("#SBATCH")) continue;
-      row = row.substr(7, row.find(" #") == std::string_view::npos ? std::string_view::npos : row.find(" #") - 7);
+      row = row.substr(7, row.find(" #") == std::string_view::npos ? std::string_view::npos
+                                                                   : row.find(" #") - 7);
       row.remove_prefix(std::min(row.find_first_not_of(" \t"), row.size()));
       const std::size_t cut = std::min(row.find_first_of("= \t"), row.size());
       std::string_view value = row.substr(cut);
@@ -117,7 +118,8 @@ class Script {
       for (const Option& option : kOptions) {
         if (option.flag != row.substr(0, cut)) continue;
         for (const std::string_view name : option.variables) {
-          if (!name.empty()) scalars_.try_emplace(std::string(name), ShellWord{std::string(value), 0});
+          if (!name.empty())
+            scalars_.try_emplace(std::string(name), ShellWord{std::string(value), 0});
         }
       }
     }
@@ -172,7 +174,8 @@ class Script {
         words.line = line;
       }
     }
-    if (words.current.size() > kMostExpanded) fail(line, "a word of more than a million characters");
+    if (words.current.size() > kMostExpanded)
+      fail(line, "a word of more than a million characters");
   }
   void put_array(Words& words, const std::vector<ShellWord>& items, bool quoted) {
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -188,33 +191,39 @@ class Script {
     const bool count = inside.size() > 1 && inside.front() == '#';
     if (count) inside.remove_prefix(1);
     std::size_t end = 0;
-    if (!inside.empty() && std::string_view("@*#?$!").find(inside[0]) != std::string_view::npos) end = 1;
-    while (end < inside.size() && (std::isalnum(static_cast<unsigned char>(inside[end])) != 0 ||
-                                   inside[end] == '_')) {
+    if (!inside.empty() && std::string_view("@*#?$!").find(inside[0]) != std::string_view::npos)
+      end = 1;
+    while (end < inside.size() &&
+           (std::isalnum(static_cast<unsigned char>(inside[end])) != 0 || inside[end] == '_')) {
       ++end;
     }
     const std::string name(inside.substr(0, end));
     std::string_view rest = inside.substr(end);
     if (rest.starts_with("[")) {
       const std::size_t close = rest.find(']');
-      const std::string_view index = rest.substr(1, close == std::string_view::npos ? 0 : close - 1);
+      const std::string_view index =
+          rest.substr(1, close == std::string_view::npos ? 0 : close - 1);
       const auto array = arrays_.find(name);
       rest.remove_prefix(close == std::string_view::npos ? rest.size() : close + 1);
       if (index == "@" || index == "*") {
         if (array == arrays_.end()) {
           // A scalar is an array of one; one that nobody set is empty, as in a shell.
-          if (scalars_.contains(name)) put(words, scalar(name), quoted, line_of(name, line));
-          else if (count) put(words, "0", quoted, line);
+          if (scalars_.contains(name))
+            put(words, scalar(name), quoted, line_of(name, line));
+          else if (count)
+            put(words, "0", quoted, line);
           return;
         }
         if (count) return put(words, std::to_string(array->second.size()), quoted, line);
         if (!rest.empty()) return put(words, unknown(name), quoted, line);
         return put_array(words, array->second, quoted);
       }
-      if (array == arrays_.end() || !is_number(index)) return put(words, unknown(name), quoted, line);
+      if (array == arrays_.end() || !is_number(index))
+        return put(words, unknown(name), quoted, line);
       std::size_t number = 0;
       std::from_chars(index.data(), index.data() + index.size(), number);
-      return put(words, number < array->second.size() ? array->second[number].text : "", quoted, line);
+      return put(words, number < array->second.size() ? array->second[number].text : "", quoted,
+                 line);
     }
     if (count || end == 0 || name == "!") return put(words, unknown(name), quoted, line);
     const std::string value = scalar(name);
@@ -251,7 +260,8 @@ class Script {
         at = text.size();
         return fail(line, "$(( without its ))");
       }
-      const std::string inside = joined(expanded(text.substr(at + 3, end - at - 5), line, depth + 1));
+      const std::string inside =
+          joined(expanded(text.substr(at + 3, end - at - 5), line, depth + 1));
       const std::optional<std::int64_t> value =
           shell_arithmetic(inside, [this](const std::string& name) { return scalar(name); });
       put(words, value ? std::to_string(*value) : unknown(named_unknown(inside)), quoted, line);
@@ -263,17 +273,20 @@ class Script {
         return fail(line, "a $ that does not end");
       }
       const std::string_view inside = text.substr(at + 2, end - at - 3);
-      if (rest.starts_with("{")) parameter(words, inside, quoted, line, depth);
-      else put(words, unknown("(" + std::string(inside.substr(0, 40)) + ")"), quoted, line);
+      if (rest.starts_with("{"))
+        parameter(words, inside, quoted, line, depth);
+      else
+        put(words, unknown("(" + std::string(inside.substr(0, 40)) + ")"), quoted, line);
       at = end;
     } else {
       std::size_t end = at + 1;
-      if (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) != 0 ||
-                                std::string_view("@*#?$!").find(text[end]) != std::string_view::npos)) {
+      if (end < text.size() &&
+          (std::isdigit(static_cast<unsigned char>(text[end])) != 0 ||
+           std::string_view("@*#?$!").find(text[end]) != std::string_view::npos)) {
         ++end;
       } else {
-        while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 ||
-                                     text[end] == '_')) {
+        while (end < text.size() &&
+               (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) {
           ++end;
         }
       }
@@ -298,8 +311,10 @@ class Script {
       const char c = raw[at];
       if (c == '\n') ++line;
       if (c == '\\') {
-        if (at + 1 < raw.size() && raw[at + 1] != '\n') put(words, raw.substr(at + 1, 1), true, line);
-        else if (at + 1 < raw.size()) ++line;
+        if (at + 1 < raw.size() && raw[at + 1] != '\n')
+          put(words, raw.substr(at + 1, 1), true, line);
+        else if (at + 1 < raw.size())
+          ++line;
         at += 2;
       } else if (c == '\'') {
         const std::size_t end = std::min(raw.find('\'', at + 1), raw.size());
@@ -401,8 +416,8 @@ class Script {
     return std::ranges::find(words, word) != words.end();
   }
 
-  // Commands up to one of `ends`, which stands at at_ afterwards. `active`: they run; else what they
-  // assign is unknown. How the last one came out.
+  // Commands up to one of `ends`, which stands at at_ afterwards. `active`: they run; else what
+  // they assign is unknown. How the last one came out.
   Truth list(const std::vector<std::string_view>& ends, bool active) {
     Truth last = Truth::Yes;
     if (++nesting_ > kDeepest) {
@@ -430,7 +445,8 @@ class Script {
       ++at_;
       skip_newlines();
       const bool runs = last == (both ? Truth::Yes : Truth::No);
-      if (active && last == Truth::Unknown) warn(line, "left out: it hangs on what only a run knows");
+      if (active && last == Truth::Unknown)
+        warn(line, "left out: it hangs on what only a run knows");
       const Truth next = pipeline(active && runs, active && last == Truth::Unknown);
       const bool decides = last == Truth::Unknown && next == (both ? Truth::No : Truth::Yes);
       if (runs || decides) last = next;
@@ -525,7 +541,8 @@ class Script {
     while (problem_.empty() && at_ < tokens_.size() && open > 0) {
       if (at_word("case")) ++open;
       if (at_word("esac")) --open;
-      if (open > 0 && tokens_[at_].kind == ShellToken::Kind::Word) hide_assignment(tokens_[at_].text);
+      if (open > 0 && tokens_[at_].kind == ShellToken::Kind::Word)
+        hide_assignment(tokens_[at_].text);
       ++at_;
     }
     hiding_ = before;
@@ -575,7 +592,8 @@ class Script {
         break;
       }
       if (token.kind == ShellToken::Kind::Newline || (close.empty() && !word) ||
-          (close == "]" && !word && (token.text == ";" || token.text == "&&" || token.text == "||"))) {
+          (close == "]" && !word &&
+           (token.text == ";" || token.text == "&&" || token.text == "||"))) {
         break;
       }
       inside.push_back(token);
@@ -639,7 +657,8 @@ class Script {
     if (op == "=" || op == "==") {
       return right.find('*') == std::string::npos ? truth(left == right) : Truth::Unknown;
     }
-    if (op == "!=") return right.find('*') == std::string::npos ? truth(left != right) : Truth::Unknown;
+    if (op == "!=")
+      return right.find('*') == std::string::npos ? truth(left != right) : Truth::Unknown;
     std::int64_t a = 0, b = 0;
     const auto whole = [](const std::string& text, std::int64_t& to) {
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
@@ -685,16 +704,17 @@ class Script {
         scalars_[name] = {(more ? scalar_or_empty(name) : std::string()) + text, line};
         arrays_.erase(name);
       }
-      if (scalars_[name].text.size() > kMostExpanded) fail(line, "a word of more than a million characters");
+      if (scalars_[name].text.size() > kMostExpanded)
+        fail(line, "a word of more than a million characters");
       return;
     }
     std::vector<ShellWord> items;
-    Result<std::vector<ShellToken>> tokens =
-        shell_tokens(value.substr(1, value.size() - 2), line);
+    Result<std::vector<ShellToken>> tokens = shell_tokens(value.substr(1, value.size() - 2), line);
     if (!tokens) return fail(line, "an array that cannot be read");
     for (const ShellToken& token : tokens.value()) {
       if (token.kind != ShellToken::Kind::Word) continue;
-      for (ShellWord& word : expanded(token.text, token.line).done) items.push_back(std::move(word));
+      for (ShellWord& word : expanded(token.text, token.line).done)
+        items.push_back(std::move(word));
     }
     std::vector<ShellWord>& array = arrays_[name];
     if (!more) array.clear();
@@ -749,7 +769,8 @@ class Script {
     std::size_t first = 0;
     while (first < raw.size() && !assigned_name(raw[first].text).empty()) {
       assign(raw[first].text, raw[first].line);
-      if (raw.size() > 1 && first + 1 < raw.size()) exported_.insert(assigned_name(raw[first].text));
+      if (raw.size() > 1 && first + 1 < raw.size())
+        exported_.insert(assigned_name(raw[first].text));
       ++first;
     }
     if (first == raw.size()) return Truth::Yes;
@@ -810,9 +831,10 @@ class Script {
       const std::string& shell = command.words[i].text;
       if (shell != "bash" && shell != "sh" && !shell.ends_with("/bash")) continue;
       const std::string& flag = command.words[i + 1].text;
-      if (!flag.starts_with('-') || flag.find('c') == std::string::npos || flag.starts_with("--")) continue;
-      ShellCommand outer{.words = {command.words.begin(),
-                                   command.words.begin() + static_cast<std::ptrdiff_t>(i)}};
+      if (!flag.starts_with('-') || flag.find('c') == std::string::npos || flag.starts_with("--"))
+        continue;
+      ShellCommand outer{
+          .words = {command.words.begin(), command.words.begin() + static_cast<std::ptrdiff_t>(i)}};
       made_.commands.push_back(std::move(outer));
       read(command.words[i + 2].text, command.words[i + 2].line, depth_ + 1);
       return;
@@ -837,7 +859,8 @@ class Script {
       } else {
         plain += text[at++];
       }
-      if (plain.size() > kMostExpanded) fail(document.line, "a text of more than a million characters");
+      if (plain.size() > kMostExpanded)
+        fail(document.line, "a text of more than a million characters");
     }
     return plain;
   }
@@ -868,8 +891,10 @@ std::string unknown_in(std::string_view text) {
 std::string shown_unknown(std::string_view text) {
   std::string made;
   for (const char c : text) {
-    if (c == kMark) made += '$';
-    else if (c != kMarkEnd) made += c;
+    if (c == kMark)
+      made += '$';
+    else if (c != kMarkEnd)
+      made += c;
   }
   return made;
 }

@@ -19,7 +19,8 @@ std::size_t end_of_group(std::string_view text, std::size_t at, char open, char 
     const char c = text[at];
     if (c == '\\') {
       at += 2;
-    } else if (c == '\'' || c == '"' || c == '`' || (c == '$' && at + 1 < text.size() && text[at + 1] == '{' && open != '{')) {
+    } else if (c == '\'' || c == '"' || c == '`' ||
+               (c == '$' && at + 1 < text.size() && text[at + 1] == '{' && open != '{')) {
       at = end_of_quote(text, at, depth + 1);
       if (at == kNone) return kNone;
     } else {
@@ -59,8 +60,8 @@ std::size_t end_of_quote(std::string_view text, std::size_t at, int depth) {
   return kNone;
 }
 
-constexpr std::array<std::string_view, 15> kOperators{"&&", "||", ";;", "<<<", "<<-", "<<", ">>", "&>",
-                                                      "|&", ">&", "<&", ";",   "|",   "&",  "\n"};
+constexpr std::array<std::string_view, 15> kOperators{
+    "&&", "||", ";;", "<<<", "<<-", "<<", ">>", "&>", "|&", ">&", "<&", ";", "|", "&", "\n"};
 
 class Tokens {
  public:
@@ -119,8 +120,10 @@ class Tokens {
     Document document{.tabs = tabs};
     while (at_ < text_.size() && std::string_view(" \t\r\n;|&<>()").find(text_[at_]) == kNone) {
       const char c = text_[at_++];
-      if (c == '\'' || c == '"' || c == '\\') document.quoted = true;
-      else document.end += c;
+      if (c == '\'' || c == '"' || c == '\\')
+        document.quoted = true;
+      else
+        document.end += c;
     }
     // Its token stands where it is named; the text follows at the line's end.
     document.token = tokens_.size();
@@ -152,14 +155,16 @@ class Tokens {
     const std::int32_t line = line_;
     while (problem_.empty() && at_ < text_.size()) {
       const char c = text_[at_];
-      const bool dollar = c == '$' && at_ + 1 < text_.size() &&
-                          (text_[at_ + 1] == '{' || text_[at_ + 1] == '(');
+      const bool dollar =
+          c == '$' && at_ + 1 < text_.size() && (text_[at_ + 1] == '{' || text_[at_ + 1] == '(');
       if (c == '\\') {
         at_ += 2;
       } else if (c == '\'' || c == '"' || c == '`' || dollar) {
         const std::size_t end = rehearse::end_of_quote(text_, at_);
-        if (end == kNone) problem_ = "a quote or a parenthesis that does not end";
-        else at_ = end;
+        if (end == kNone)
+          problem_ = "a quote or a parenthesis that does not end";
+        else
+          at_ = end;
       } else if (c == '(' && at_ > first && text_[at_ - 1] == '=') {
         at_ = end_of_array();
       } else if (std::string_view(" \t\r\n;|&<>()").find(c) != kNone) {

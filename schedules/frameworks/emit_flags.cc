@@ -57,12 +57,12 @@ class Emitter {
               {"nodes", (gpus + node - 1) / node}};
     // In full, whatever word a plan has for it.
     const Precision& p = plan.precision;
-    facts_["plan"]["precision"] = {{"parameters", p.parameters},
-                                   {"gradients", p.gradients},
-                                   {"optimizer", p.optimizer},
-                                   {"compute", facts_["plan"]["precision"].is_object()
-                                                   ? facts_["plan"]["precision"]["compute"]
-                                                   : facts_["plan"]["precision"]}};
+    facts_["plan"]["precision"] = {
+        {"parameters", p.parameters},
+        {"gradients", p.gradients},
+        {"optimizer", p.optimizer},
+        {"compute", facts_["plan"]["precision"].is_object() ? facts_["plan"]["precision"]["compute"]
+                                                            : facts_["plan"]["precision"]}};
     facts_["plan"]["layout"] = layout_text(plan);
     facts_["plan"]["even"] = std::ranges::adjacent_find(plan.stage_layers, std::not_equal_to<>{}) ==
                              plan.stage_layers.end();
@@ -71,8 +71,9 @@ class Emitter {
 
   Result<Emitted> run() {
     if (scenario_.plan.micro_batch_auto) {
-      return Error{"plan.micro_batch: is still to be chosen: simulate says which is best, --set "
-                   "plan.micro_batch=N takes it"};
+      return Error{
+          "plan.micro_batch: is still to be chosen: simulate says which is best, --set "
+          "plan.micro_batch=N takes it"};
     }
     for (const Step& step : framework_.emit_steps) {
       if (const Result<> done = take_step(step); !done) return done.error();
@@ -110,9 +111,8 @@ class Emitter {
               return member_at(facts_, name);
             },
             .given = {},
-            .lookup = [this](const std::string& table, const std::string& text) {
-              return framework_.lookup(table, text);
-            }};
+            .lookup = [this](const std::string& table,
+                             const std::string& text) { return framework_.lookup(table, text); }};
   }
 
   Result<> take_step(const Step& step) {
@@ -168,7 +168,8 @@ class Emitter {
   }
 
   void add(const FlagRow& row, const Json& value) {
-    if (value.is_null() || (value.is_boolean() && value.integer() == 0 && row.takes == Takes::Yes)) {
+    if (value.is_null() ||
+        (value.is_boolean() && value.integer() == 0 && row.takes == Takes::Yes)) {
       return;
     }
     Setting setting{.flag = row.flag, .file = framework_.name};
@@ -215,7 +216,8 @@ class Emitter {
       }
       const Result<Json> value = step.to ? step.to->evaluate(names()) : Result<Json>(Json());
       if (!value) return value.error();
-      made_.environment.emplace_back(step.name, value.value().is_null() ? "" : shown(value.value()));
+      made_.environment.emplace_back(step.name,
+                                     value.value().is_null() ? "" : shown(value.value()));
     }
     return {};
   }
@@ -227,12 +229,12 @@ class Emitter {
     for (const auto& [name, value] : made_.environment) {
       settings.launch.environment.push_back({.flag = name, .values = {value}, .file = "emit"});
     }
-    const Result<Imported> read = import_flags(
-        framework_, settings,
-        {.gpus = plan.gpus(),
-         .model_json = framework_.names_models() ? "" : model_json_,
-         .runtime = plan.runtime.name,
-         .brief = false});
+    const Result<Imported> read =
+        import_flags(framework_, settings,
+                     {.gpus = plan.gpus(),
+                      .model_json = framework_.names_models() ? "" : model_json_,
+                      .runtime = plan.runtime.name,
+                      .brief = false});
     if (!read) {
       made_.refused.push_back(read.error().message);
       return;
@@ -249,9 +251,11 @@ class Emitter {
     for (const PlanRow& row : overlap_rows()) compare(row, plan, back);
     for (const TraitRow& row : kTraitRows) {
       if (!row.of_plan) continue;
-      differ(std::string(row.key.name), trait_json(row, plan.runtime), trait_json(row, back.runtime));
+      differ(std::string(row.key.name), trait_json(row, plan.runtime),
+             trait_json(row, back.runtime));
     }
-    const Json model = model_facts(scenario_.model), found = model_facts(read.value().scenario.model);
+    const Json model = model_facts(scenario_.model),
+               found = model_facts(read.value().scenario.model);
     for (const Json::Member& fact : model.members()) {
       if (fact.key == "max_positions") continue;
       const std::string said = fact.value.dump(), got = found[fact.key].dump();
@@ -269,9 +273,11 @@ class Emitter {
     const std::string path = path_of(row);
     if (row.of_experts && scenario_.model.experts.count == 0) return;
     if (std::ranges::find(idle_, path) != idle_.end()) return;
-    if (path == "precision") return differ(path, bytes_of(plan.precision), bytes_of(back.precision));
+    if (path == "precision")
+      return differ(path, bytes_of(plan.precision), bytes_of(back.precision));
     std::string said = value_json(row, plan);
-    // Rates that are left open are none as far as time goes; those that differ by place are not one.
+    // Rates that are left open are none as far as time goes; those that differ by place are not
+    // one.
     if (path == "dropout" && said.empty()) {
       if (plan.dropouts.residual < 0) return;
       said = "rates that differ by place";

@@ -18,7 +18,8 @@ std::string value_text(const Setting& setting) {
   if (setting.values.empty()) return "true";
   if (setting.values.size() == 1) return scalar(setting.values[0]);
   std::string text;
-  for (const std::string& value : setting.values) text += (text.empty() ? "" : ", ") + scalar(value);
+  for (const std::string& value : setting.values)
+    text += (text.empty() ? "" : ", ") + scalar(value);
   return "[" + text + "]";
 }
 
@@ -36,8 +37,10 @@ void grow(std::vector<Branch>& branches, std::string_view path, const std::strin
     branches.push_back({.name = name, .value = {}, .branches = {}});
     found = branches.end() - 1;
   }
-  if (dot == std::string_view::npos) found->value = value;
-  else grow(found->branches, path.substr(dot + 1), value);
+  if (dot == std::string_view::npos)
+    found->value = value;
+  else
+    grow(found->branches, path.substr(dot + 1), value);
 }
 std::vector<Branch> tree_of(const std::vector<Setting>& flags) {
   std::vector<Branch> tree;
@@ -49,7 +52,8 @@ std::string yaml(const std::vector<Branch>& tree, const std::string& indent) {
   std::string text;
   for (const Branch& one : tree) {
     text += indent + one.name + ":";
-    text += one.branches.empty() ? " " + one.value + "\n" : "\n" + yaml(one.branches, indent + "  ");
+    text +=
+        one.branches.empty() ? " " + one.value + "\n" : "\n" + yaml(one.branches, indent + "  ");
   }
   return text;
 }
@@ -111,10 +115,10 @@ std::string shell_quoted(std::string_view text) {
   return quoted + "'";
 }
 
-Result<std::string> emitted_text(const EmittedFile& file, const std::vector<Setting>& all,
-                                 const std::vector<std::string>& groups_of_all,
-                                 const std::vector<std::pair<std::string, std::string>>& environment,
-                                 const Names& names) {
+Result<std::string> emitted_text(
+    const EmittedFile& file, const std::vector<Setting>& all,
+    const std::vector<std::string>& groups_of_all,
+    const std::vector<std::pair<std::string, std::string>>& environment, const Names& names) {
   std::vector<Setting> flags;
   std::vector<std::string> groups;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -14,10 +14,10 @@
 namespace rehearse {
 
 // `groups`: of each flag.
-Result<std::string> emitted_text(const EmittedFile& file, const std::vector<Setting>& flags,
-                                 const std::vector<std::string>& groups,
-                                 const std::vector<std::pair<std::string, std::string>>& environment,
-                                 const Names& names);
+Result<std::string> emitted_text(
+    const EmittedFile& file, const std::vector<Setting>& flags,
+    const std::vector<std::string>& groups,
+    const std::vector<std::pair<std::string, std::string>>& environment, const Names& names);
 
 // As one word of a shell.
 std::string shell_quoted(std::string_view text);

@@ -28,7 +28,8 @@ class ExpressionParser {
   Result<Expression> parse() {
     made_.root_ = choice();
     skip();
-    if (problem_.empty() && at_ < text_.size()) fail("unexpected '" + std::string(1, text_[at_]) + "'");
+    if (problem_.empty() && at_ < text_.size())
+      fail("unexpected '" + std::string(1, text_[at_]) + "'");
     if (!problem_.empty()) return Error{problem_ + " in the formula " + std::string(text_)};
     return std::move(made_);
   }
@@ -53,7 +54,9 @@ class ExpressionParser {
     made_.nodes_.push_back(std::move(node));
     return static_cast<std::int32_t>(made_.nodes_.size()) - 1;
   }
-  std::int32_t literal(Json value) { return add({.kind = Kind::Literal, .literal = std::move(value)}); }
+  std::int32_t literal(Json value) {
+    return add({.kind = Kind::Literal, .literal = std::move(value)});
+  }
 
   std::int32_t choice() {
     if (++depth_ > kDeepest) fail("nested too deep");
@@ -154,8 +157,10 @@ class ExpressionParser {
     double value = 0;
     const char* begin = text_.data() + at_;
     const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
-    if (error != std::errc()) fail("a number that is none");
-    else at_ += static_cast<std::size_t>(end - begin);
+    if (error != std::errc())
+      fail("a number that is none");
+    else
+      at_ += static_cast<std::size_t>(end - begin);
     return literal(number_value(value));
   }
 
@@ -172,8 +177,8 @@ class ExpressionParser {
     if (!take("(")) return add({.kind = Kind::Name, .word = name});
     std::vector<std::int32_t> parts = until(")");
     if (name != "given") return add({.kind = Kind::Call, .word = name, .parts = std::move(parts)});
-    const bool one = parts.size() == 1 &&
-                     made_.nodes_[static_cast<std::size_t>(parts[0])].kind == Kind::Name;
+    const bool one =
+        parts.size() == 1 && made_.nodes_[static_cast<std::size_t>(parts[0])].kind == Kind::Name;
     if (!one) fail("given() takes one name");
     return add({.kind = Kind::Given,
                 .word = one ? made_.nodes_[static_cast<std::size_t>(parts[0])].word : ""});
@@ -255,8 +260,8 @@ Result<Json> by_number(Arguments a) {
 }
 
 Result<Json> extreme(Arguments a, bool largest) {
-  double found = largest ? -std::numeric_limits<double>::infinity()
-                         : std::numeric_limits<double>::infinity();
+  double found =
+      largest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
   const std::vector<Json> items =
       a.size() == 1 ? items_of(a[0]) : std::vector<Json>(a.begin(), a.end());
   for (const Json& item : items) {
@@ -475,7 +480,8 @@ std::optional<double> number_of(std::string_view text) {
   const char* begin = plain.data() + (plain.starts_with('+') ? 1 : 0);
   double value = 0;
   const auto [end, error] = std::from_chars(begin, plain.data() + plain.size(), value);
-  if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(value)) return {};
+  if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(value))
+    return {};
   return value;
 }
 

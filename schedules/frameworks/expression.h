@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas of the files in scenarios/frameworks/: how a framework's flags become keys of a scenario,
-// and keys flags.
+// Formulas of the files in scenarios/frameworks/: how a framework's flags become keys of a
+// scenario, and keys flags.
 //
 //   num_layers_per_virtual_pipeline_stage != none ? num_layers / pipeline / virtual : 1
 //
-// Numbers, 'text', true, false, none, [lists]; + - * / %, comparisons, && || !, a ?? b (b where a is
-// none), c ? a : b. Lists add and repeat as in Python: [0] * 3 + [1] * 58. Arithmetic with none is
-// none; a comparison with it is false. given(x): the file says x. The other functions: kFunctions
-// in expression.cc.
+// Numbers, 'text', true, false, none, [lists]; + - * / %, comparisons, && || !, a ?? b (b where a
+// is none), c ? a : b. Lists add and repeat as in Python: [0] * 3 + [1] * 58. Arithmetic with none
+// is none; a comparison with it is false. given(x): the file says x. The other functions:
+// kFunctions in expression.cc.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,8 @@ Result<Json> converted(const FlagRow& row, const Setting& setting) {
     if (values.empty()) return Json(true);
     if (values.size() == 1 && is_one_of(values[0], kYes)) return Json(true);
     if (values.size() == 1 && is_one_of(values[0], kNo)) return Json();  // as if it were left out
-    return setting_error(setting, json_excerpt(joined(values)) + " behind a flag that takes nothing");
+    return setting_error(setting,
+                         json_excerpt(joined(values)) + " behind a flag that takes nothing");
   }
   if (row.takes == Takes::List) {
     Json list = Json::array();

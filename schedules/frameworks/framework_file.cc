@@ -47,8 +47,8 @@ constexpr KeyTable kFlag{.title = "flag", .keys = kFlagKeys};
 constexpr KeySpec kFamilyKeys[] = {texts("flags"), words("use", kUses), text("note")};
 constexpr KeyTable kFamily{.title = "family", .keys = kFamilyKeys};
 
-constexpr KeySpec kStepKeys[] = {text("let"),  text("set"),  text("refuse"), text("warn"),
-                                 text("say"),  text("to"),   text("when"),   text("flag"),
+constexpr KeySpec kStepKeys[] = {text("let"),         text("set"),   text("refuse"), text("warn"),
+                                 text("say"),         text("to"),    text("when"),   text("flag"),
                                  words("use", kUses), text("source")};
 constexpr KeyTable kStep{.title = "step", .keys = kStepKeys};
 
@@ -100,8 +100,8 @@ std::vector<std::string> list_of(const JsonValue& object, std::string_view key) 
   return found;
 }
 template <class Enum>
-Enum enum_of(const JsonValue& object, std::string_view key,
-             std::span<const std::string_view> names, Enum otherwise) {
+Enum enum_of(const JsonValue& object, std::string_view key, std::span<const std::string_view> names,
+             Enum otherwise) {
   const JsonValue* value = object.given(key);
   if (value == nullptr) return otherwise;
   const auto found = std::ranges::find(names, value->text);
@@ -136,7 +136,8 @@ class FrameworkReader {
     if (const JsonValue* tables = document_.given("tables")) {
       for (const JsonMember& table : tables->members) {
         std::vector<std::pair<std::string, Json>> rows;
-        for (const JsonMember& row : table.value.members) rows.emplace_back(row.key, Json(row.value));
+        for (const JsonMember& row : table.value.members)
+          rows.emplace_back(row.key, Json(row.value));
         made.tables.emplace_back(table.key, std::move(rows));
       }
     }
@@ -157,8 +158,10 @@ class FrameworkReader {
                        .lines = {}};
       for (const std::string& line : list_of(row, "lines")) {
         Result<Sentence> read = Sentence::parse(line);
-        if (!read) fail(row, "lines", read.error().message);
-        else file.lines.push_back(std::move(read).value());
+        if (!read)
+          fail(row, "lines", read.error().message);
+        else
+          file.lines.push_back(std::move(read).value());
       }
       made.files.push_back(std::move(file));
     }
@@ -225,8 +228,10 @@ class FrameworkReader {
           continue;
         }
         Result<Sentence> read = Sentence::parse(value->text);
-        if (!read) fail(*value, kKinds[i], read.error().message);
-        else step.text = std::move(read).value();
+        if (!read)
+          fail(*value, kKinds[i], read.error().message);
+        else
+          step.text = std::move(read).value();
         step.name = text_of(row, "flag");
       }
       if (kinds != 1) fail(row, key, "a step is one of let, set, refuse, warn, say");
@@ -245,8 +250,8 @@ class FrameworkReader {
 
 // Names that no file says: what a launch, a model or the step's size give.
 bool is_common(std::string_view name) {
-  static constexpr std::array<std::string_view, 7> kCommon{
-      "gpus", "nodes", "d", "m", "gpus_per_node", "devices", "base"};
+  static constexpr std::array<std::string_view, 7> kCommon{"gpus",          "nodes",   "d",   "m",
+                                                           "gpus_per_node", "devices", "base"};
   static constexpr std::array<std::string_view, 5> kPrefixes{"plan.", "model.", "train.", "env.",
                                                              "set."};
   return std::ranges::find(kCommon, name) != kCommon.end() ||
@@ -262,7 +267,8 @@ void check_names(const Framework& framework, std::span<const Step> steps, JsonRe
       for (std::string& name : (*formula)->names()) names.push_back(std::move(name));
     }
     for (const std::string& name : names) {
-      if (is_common(name) || lets.contains(name) || framework.find_by_name(name) != nullptr) continue;
+      if (is_common(name) || lets.contains(name) || framework.find_by_name(name) != nullptr)
+        continue;
       report.fail(0, "import", "a formula asks for " + name + ", which is no flag");
     }
     if (step.kind == Step::Kind::Let) lets.insert(step.name);
@@ -332,8 +338,8 @@ Json Framework::lookup(const std::string& table, const std::string& text) const 
 
 namespace {
 
-// What a framework has of the one that it is made of: rows that it has none of its own for, families,
-// tables; the other's steps follow its own.
+// What a framework has of the one that it is made of: rows that it has none of its own for,
+// families, tables; the other's steps follow its own.
 void build_on(Framework& made, Framework base) {
   for (FlagRow& row : base.flags) {
     if (made.find_by_name(row.name) == nullptr) made.flags.push_back(std::move(row));
@@ -357,7 +363,8 @@ Result<Framework> parse_framework(const JsonValue& document, const std::string& 
   Framework made = FrameworkReader(document, report).read();
   if (const JsonValue* base = document.given("base"); base != nullptr && report.ok()) {
     if (base->text == made.name) report.fail(base->line, "base", "a framework is not its own base");
-    Result<Framework> read = report.ok() ? read_framework(base->text) : Result<Framework>(report.error());
+    Result<Framework> read =
+        report.ok() ? read_framework(base->text) : Result<Framework>(report.error());
     if (!read) return read.error();
     build_on(made, std::move(read).value());
   }

@@ -27,18 +27,18 @@ std::string_view name_of(FlagUse use);
 enum class Takes : std::uint8_t { Yes, Integer, Number, Text, List };
 
 struct FlagRow {
-  std::string flag;                // as the framework spells it
-  std::vector<std::string> also;   // older spellings
-  std::string name;                // in formulas: num_layers for --num-layers
+  std::string flag;               // as the framework spells it
+  std::vector<std::string> also;  // older spellings
+  std::string name;               // in formulas: num_layers for --num-layers
   Takes takes = Takes::Text;
-  Json standard;                   // what the framework takes where it is left out; null: nothing
+  Json standard;  // what the framework takes where it is left out; null: nothing
   FlagUse use = FlagUse::Used;
-  std::string key;                 // of the scenario, that it says or would say
-  std::string note;                // what it would change
+  std::string key;   // of the scenario, that it says or would say
+  std::string note;  // what it would change
   // The key is the flag's value, and back: `words` from the framework's to ours; `value` is what
   // the key is where the flag, which takes nothing, stands.
   bool sets = false;
-  std::string unsaid;              // a word that leaves it to others: "auto"
+  std::string unsaid;  // a word that leaves it to others: "auto"
   std::vector<std::pair<std::string, Json>> words;
   Json value;
   std::optional<Expression> emit;  // the flag's value in a plan's command; none, false: left out
@@ -55,10 +55,10 @@ struct FlagFamily {
 struct Step {
   enum class Kind : std::uint8_t { Let, Set, Refuse, Warn, Say };
   Kind kind = Kind::Let;
-  std::string name;                // of the value, the key, or (Refuse, Say) the flag
+  std::string name;  // of the value, the key, or (Refuse, Say) the flag
   std::optional<Expression> to, when;
-  Sentence text;                   // Refuse, Warn: a sentence; Say: the note of the flag
-  FlagUse use = FlagUse::Used;     // Say
+  Sentence text;                // Refuse, Warn: a sentence; Say: the note of the flag
+  FlagUse use = FlagUse::Used;  // Say
 };
 
 // A model that the framework knows by name: what its flags say, and its config.json.
@@ -68,7 +68,7 @@ struct NamedModel {
 };
 
 struct EmittedFile {
-  std::string name, shape;          // "train.sh"; "lines", or a tree of flags: "toml", "yaml", "json"
+  std::string name, shape;  // "train.sh"; "lines", or a tree of flags: "toml", "yaml", "json"
   std::vector<std::string> groups;  // whose flags it holds; none: all
   // Of "lines"; one of them may be @flags, a group a line, or @environment.
   std::vector<Sentence> lines;
@@ -87,13 +87,13 @@ struct Framework {
   std::vector<std::pair<std::string, std::vector<std::pair<std::string, Json>>>> tables;
   std::vector<NamedModel> models;
   std::vector<Step> import_steps, emit_steps;
-  std::vector<Step> environment;     // Let: variables of a launch; to, when over a plan's keys
+  std::vector<Step> environment;  // Let: variables of a launch; to, when over a plan's keys
   std::vector<EmittedFile> files;
   std::vector<std::string> runtimes;  // profiles that price it, the one of today first
 
   // Whether its flags say the shape of a model, or its name.
   bool names_models() const;
-  const FlagRow* find(std::string_view flag) const;  // by any spelling, with dashes or _
+  const FlagRow* find(std::string_view flag) const;            // by any spelling, with dashes or _
   const FlagRow* find_by_name(std::string_view wanted) const;  // in formulas
   const FlagFamily* family(std::string_view flag) const;
   // The known flag with the fewest letters that differ.

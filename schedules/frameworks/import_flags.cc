@@ -97,7 +97,8 @@ class Importer {
         report.use = family->use;
         report.note = family->note;
       } else if (!options_.ignore_unknown) {
-        return setting_error(setting, "no flag of " + framework_.title + " that is known here; the nearest is " +
+        return setting_error(setting, "no flag of " + framework_.title +
+                                          " that is known here; the nearest is " +
                                           framework_.nearest_flag(setting.flag) +
                                           "; --ignore-unknown goes on without it");
       }
@@ -116,9 +117,8 @@ class Importer {
   Names names() {
     return {.value = [this](const std::string& name) { return value_of(name); },
             .given = [this](const std::string& name) { return flags_.contains(name); },
-            .lookup = [this](const std::string& table, const std::string& text) {
-              return framework_.lookup(table, text);
-            }};
+            .lookup = [this](const std::string& table,
+                             const std::string& text) { return framework_.lookup(table, text); }};
   }
   Result<Json> value_of(const std::string& name) {
     if (const auto let = lets_.find(name); let != lets_.end()) return let->second;
@@ -196,9 +196,10 @@ class Importer {
     if (legal > kMostGpus) return Error{file() + ": no number of GPUs fits its layout: --gpus N"};
     gpus_ = static_cast<std::int32_t>(legal);
     if (legal != asked) {
-      made_.warnings.push_back("the " + std::to_string(asked) + " GPUs that it launches are no multiple of its layout, " +
-                               std::to_string(mesh()) + " in a replica: gpus = " +
-                               std::to_string(legal) +
+      made_.warnings.push_back("the " + std::to_string(asked) +
+                               " GPUs that it launches are no multiple of its layout, " +
+                               std::to_string(mesh()) +
+                               " in a replica: gpus = " + std::to_string(legal) +
                                " (the smallest that fits); --gpus N says otherwise");
     }
     return {};
@@ -232,7 +233,9 @@ class Importer {
   }
   static Result<ModelFile> read_named_model(const std::string& name) {
     const std::optional<std::string> path = find_file(name, "", "models");
-    if (!path) return Error{"--model " + json_excerpt(name) + ": no such file, nor a shipped model: rehearse list models"};
+    if (!path)
+      return Error{"--model " + json_excerpt(name) +
+                   ": no such file, nor a shipped model: rehearse list models"};
     return read_model_file(*path);
   }
   // A row of the framework's own models, all of whose flags are as they stand here.
@@ -242,7 +245,8 @@ class Importer {
       const Setting* by = nullptr;
       const bool same = std::ranges::all_of(model.flags, [&](const auto& flag) {
         const auto found = flags_.find(flag.first);
-        if (found == flags_.end() || !matches(flag.second, shown(found->second.value))) return false;
+        if (found == flags_.end() || !matches(flag.second, shown(found->second.value)))
+          return false;
         by = found->second.setting;
         return true;
       });
@@ -285,7 +289,8 @@ class Importer {
       const bool said = given != flags_.end();
       Json value = said ? given->second.value : row.standard;
       if (row.takes == Takes::Yes) {
-        if (said) set_key(row.key, row.value, given->second.setting);
+        if (said)
+          set_key(row.key, row.value, given->second.setting);
         else if (!row.standard.is_null() && !keys_.contains(row.key)) {
           set_key(row.key, row.standard, nullptr);
         }
@@ -300,7 +305,8 @@ class Importer {
         }
         value = word->second;
       }
-      if (!value.is_null()) set_key(row.key, std::move(value), said ? given->second.setting : nullptr);
+      if (!value.is_null())
+        set_key(row.key, std::move(value), said ? given->second.setting : nullptr);
     }
     return {};
   }
@@ -330,8 +336,10 @@ class Importer {
     if (step.kind == Step::Kind::Let || step.kind == Step::Kind::Set) {
       Result<Json> value = step.to ? step.to->evaluate(names) : Result<Json>(Json());
       if (!value) return at_flag(step, value.error().message);
-      if (step.kind == Step::Kind::Let) lets_[step.name] = std::move(value).value();
-      else set_key(step.name, std::move(value).value(), asked_);
+      if (step.kind == Step::Kind::Let)
+        lets_[step.name] = std::move(value).value();
+      else
+        set_key(step.name, std::move(value).value(), asked_);
       return {};
     }
     const Result<std::string> text = step.text.written(names);
@@ -401,9 +409,12 @@ Result<Json> Importer::document() {
   for (const std::string& key : order_) {
     const SaidKey& said = keys_.at(key);
     if (over && said.by == nullptr) continue;  // the base's value, not the framework's
-    if (key.starts_with("plan.")) set_member(plan, std::string_view(key).substr(5), said.value);
-    else if (key.starts_with("model.")) set_member(model, std::string_view(key).substr(6), said.value);
-    else if (key.starts_with("train.")) set_member(train, std::string_view(key).substr(6), said.value);
+    if (key.starts_with("plan."))
+      set_member(plan, std::string_view(key).substr(5), said.value);
+    else if (key.starts_with("model."))
+      set_member(model, std::string_view(key).substr(6), said.value);
+    else if (key.starts_with("train."))
+      set_member(train, std::string_view(key).substr(6), said.value);
   }
   if (!options_.runtime.empty()) plan["runtime"] = options_.runtime;
   if (!options_.model.empty()) {
@@ -413,11 +424,13 @@ Result<Json> Importer::document() {
     made["model"] = keys_.at("model").value;
     // Of its shape the flags say the vocabulary alone.
     const auto vocabulary = keys_.find("model.vocab_size");
-    if (made["model"].is_object() && vocabulary != keys_.end() && vocabulary->second.by != nullptr) {
+    if (made["model"].is_object() && vocabulary != keys_.end() &&
+        vocabulary->second.by != nullptr) {
       made["model"]["vocab_size"] = vocabulary->second.value;
     }
   } else if (!over || !made.contains("model")) {
-    if (model.empty()) return Error{file() + ": it does not say which model it trains: --model FILE"};
+    if (model.empty())
+      return Error{file() + ": it does not say which model it trains: --model FILE"};
     made["model"] = std::move(model);
   }
   if (!options_.cluster.empty()) made["cluster"] = options_.cluster;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A framework's flags become a scenario: every flag is reported as used, without effect, not
-// modelled or refused; what the framework takes by itself is written out where it is not what we do.
+// modelled or refused; what the framework takes by itself is written out where it is not what we
+// do.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@
 namespace rehearse {
 
 struct ImportOptions {
-  std::int32_t gpus = 0;           // --gpus; 0: what the files launch
-  std::string cluster, model;      // empty: what the files say
-  std::string model_json;          // or the model as an object
-  std::vector<std::string> set;    // KEY=VALUE over all else
-  std::string base;                // a scenario that what is imported is laid over; empty: none
-  std::string name;                // of the scenario
-  std::string runtime;             // a profile in the place of the one that the flags stand for
-  bool ignore_unknown = false;     // a flag that nobody knows is reported, not refused
-  bool brief = true;               // what the scenario takes by itself is left out
+  std::int32_t gpus = 0;         // --gpus; 0: what the files launch
+  std::string cluster, model;    // empty: what the files say
+  std::string model_json;        // or the model as an object
+  std::vector<std::string> set;  // KEY=VALUE over all else
+  std::string base;              // a scenario that what is imported is laid over; empty: none
+  std::string name;              // of the scenario
+  std::string runtime;           // a profile in the place of the one that the flags stand for
+  bool ignore_unknown = false;   // a flag that nobody knows is reported, not refused
+  bool brief = true;             // what the scenario takes by itself is left out
 };
 
 // What became of one flag. `use` is empty: nobody knows it.

@@ -15,12 +15,12 @@ struct Setting {
   std::vector<std::string> values;  // none: the flag alone
   std::string file;
   std::int32_t line = 0;
-  bool null = false;    // a file says null: as if it were left out
+  bool null = false;      // a file says null: as if it were left out
   std::string unknown{};  // the variable that a value hangs on and only a run knows
 };
 
 struct Launch {
-  std::int32_t gpus = 0;           // that the files launch; 0: they do not say
+  std::int32_t gpus = 0;  // that the files launch; 0: they do not say
   std::int32_t nodes = 0, gpus_per_node = 0;
   std::vector<Setting> environment;  // what a script exports: NAME, its value
 };

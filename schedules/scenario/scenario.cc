@@ -55,11 +55,10 @@ class ScenarioReader {
 
   Result<Scenario> read() {
     file_runtime_ = runtime_of_file(root_);
-    for (const auto step :
-         {&ScenarioReader::rename_keys, &ScenarioReader::override_keys,
-          &ScenarioReader::count_layers, &ScenarioReader::check, &ScenarioReader::model,
-          &ScenarioReader::cluster, &ScenarioReader::plan, &ScenarioReader::train,
-          &ScenarioReader::variation}) {
+    for (const auto step : {&ScenarioReader::rename_keys, &ScenarioReader::override_keys,
+                            &ScenarioReader::count_layers, &ScenarioReader::check,
+                            &ScenarioReader::model, &ScenarioReader::cluster, &ScenarioReader::plan,
+                            &ScenarioReader::train, &ScenarioReader::variation}) {
       (this->*step)();
       if (!report_.ok()) return report_.error();
       if (nested_error_) return *nested_error_;
@@ -334,9 +333,10 @@ class ScenarioReader {
     const std::int64_t each = p * layers_per_stage_, layers = scenario_.model.layers;
     const std::string key = "plan." + std::string(kLayersPerVirtualStage);
     if (!has_model_ || layers % each != 0) {
-      return report_.fail(0, key, std::to_string(layers_per_stage_) + " does not divide the " +
-                                      std::to_string(layers) + " layers over pipeline_parallel " +
-                                      std::to_string(p));
+      return report_.fail(0, key,
+                          std::to_string(layers_per_stage_) + " does not divide the " +
+                              std::to_string(layers) + " layers over pipeline_parallel " +
+                              std::to_string(p));
     }
     JsonValue stages;
     stages.kind = JsonKind::Integer;

@@ -36,7 +36,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kAliases
 }  // namespace
 
 std::string_view plan_key(std::string_view word) {
-  const auto found = std::ranges::find(kAliases, word, &std::pair<std::string_view, std::string_view>::first);
+  const auto found =
+      std::ranges::find(kAliases, word, &std::pair<std::string_view, std::string_view>::first);
   return found == kAliases.end() ? word : found->second;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations that are cut, garbled, huge or nested without end: one line, never a crash, never a
-// process or another file.
+// Configurations that are cut, garbled, huge or nested without end: one line, never a crash, never
+// a process or another file.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -78,8 +78,8 @@ TEST_F(BrokenConfigs, CutAnywhereTheyAreRead) {
 
 TEST_F(BrokenConfigs, WithOneTokenReplacedTheyAreRead) {
   std::mt19937_64 engine(7);
-  const std::vector<std::string> tokens{"\"",  "'",    "${",  "$((", "(",   ")",     "[",  "]",
-                                        "<<E", "`",    "\\",  "-1",  "1e9", "auto",  "{{", "}}",
+  const std::vector<std::string> tokens{"\"",  "'",    "${",   "$((", "(",   ")",     "[",  "]",
+                                        "<<E", "`",    "\\",   "-1",  "1e9", "auto",  "{{", "}}",
                                         "if",  "done", "\x01", "|",   "&&",  "--x=y", "#",  "é"};
   for (const fs::path& path : examples()) {
     const std::string whole = bytes_of(path);
@@ -94,14 +94,17 @@ TEST_F(BrokenConfigs, WithOneTokenReplacedTheyAreRead) {
 }
 
 TEST_F(BrokenConfigs, WhatCannotBeReadSaysWhy) {
-  EXPECT_NE(said("a.sh", std::string("torchrun x.py --bf16 \0", 22)).find("no text"), std::string::npos);
+  EXPECT_NE(said("a.sh", std::string("torchrun x.py --bf16 \0", 22)).find("no text"),
+            std::string::npos);
   EXPECT_NE(said("a.sh", "echo hello\n").find("no command"), std::string::npos);
-  EXPECT_NE(said("a.sh", "torchrun x.py --num-layers \"12\n").find("does not end"), std::string::npos);
+  EXPECT_NE(said("a.sh", "torchrun x.py --num-layers \"12\n").find("does not end"),
+            std::string::npos);
   EXPECT_NE(said("a.yaml", "a: [1, 2").find("not YAML"), std::string::npos);
   EXPECT_NE(said("a.toml", "[a\nb = 1\n").find("not TOML"), std::string::npos);
   EXPECT_NE(said("a.json", "{\"a\": ").find("a.json"), std::string::npos);
   EXPECT_NE(said("a.yaml", "hello: world\n").find("not a configuration"), std::string::npos);
-  EXPECT_NE(said("big.sh", std::string(std::size_t{2} << 20, 'a')).find("big.sh"), std::string::npos);
+  EXPECT_NE(said("big.sh", std::string(std::size_t{2} << 20, 'a')).find("big.sh"),
+            std::string::npos);
   const std::string deep(20'000, '[');
   EXPECT_NE(said("deep.yaml", "a: " + deep), "");
   EXPECT_NE(said("deep.toml", "a = " + deep), "");
@@ -127,6 +130,16 @@ TEST_F(BrokenConfigs, AFlagThatNobodyKnowsIsNamedWithTheNearest) {
   const std::string line = said("train.sh", script);
   EXPECT_NE(line.find("train.sh:1: --num-layer: "), std::string::npos) << line;
   EXPECT_NE(line.find("--num-layers"), std::string::npos) << line;
+}
+
+TEST_F(BrokenConfigs, TrainersThatDoMoreThanTrainAreNamedAndRefused) {
+  for (const auto& [name, title] :
+       {std::pair{"nemo_rl", "NeMo-RL"}, std::pair{"verl", "verl"}, std::pair{"trl", "TRL"}}) {
+    const std::string file = std::string(name) + ".yaml";
+    const std::string line = said(file, bytes_of("tests/data/frameworks/refused/" + file));
+    EXPECT_NE(line.find(title), std::string::npos) << line;
+    EXPECT_NE(line.find("rehearse plan"), std::string::npos) << line;
+  }
 }
 
 // What a script says runs nowhere: neither processes nor files.
@@ -155,9 +168,10 @@ run.py "${B[@]}" $C $D $E $F ${A[1]} "a"'b'c \
   ASSERT_TRUE(read) << read.error().message;
   std::string words;
   for (const ShellWord& word : read.value().commands.back().words) words += word.text + "|";
-  EXPECT_EQ(words,
-            "run.py|1|two words|14|--x=7|first|1|two|words|14|--x=7|first|3|yes|ran|$A|two|words|abc|"
-            "last|");
+  EXPECT_EQ(
+      words,
+      "run.py|1|two words|14|--x=7|first|1|two|words|14|--x=7|first|3|yes|ran|$A|two|words|abc|"
+      "last|");
 }
 
 }  // namespace

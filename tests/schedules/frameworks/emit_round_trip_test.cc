@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is emitted for a framework is imported as the same plan: 300 random plans per framework, less
-// what it says that it cannot express.
+// What is emitted for a framework is imported as the same plan: 300 random plans per framework,
+// less what it says that it cannot express.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,8 @@ constexpr int kPlans = 300;
 
 class Folder {
  public:
-  Folder() : path_(std::filesystem::path(testing::TempDir()) / ("emit" + std::to_string(getpid()))) {
+  Folder()
+      : path_(std::filesystem::path(testing::TempDir()) / ("emit" + std::to_string(getpid()))) {
     std::filesystem::create_directories(path_);
   }
   ~Folder() { std::filesystem::remove_all(path_); }
@@ -68,7 +69,8 @@ bool expressible(const Framework& framework, std::uint64_t seed, Drawn& to,
   to.text = drawn.text;
   to.text.variation.clear();
   to.text.plan["runtime"] = json_quoted(framework.runtimes[seed % framework.runtimes.size()]);
-  if (!framework.models.empty()) to.text.model = framework.models[seed % framework.models.size()].config;
+  if (!framework.models.empty())
+    to.text.model = framework.models[seed % framework.models.size()].config;
   for (int round = 0; round < 6; ++round) {
     Result<Scenario> read = to.text.read();
     if (!read) return false;
@@ -94,7 +96,8 @@ std::string differing_keys(const Plan& a, const Plan& b) {
   for (const Json::Member& member : left.members()) {
     const Json* other = right.find(member.key);
     const std::string got = other == nullptr ? "nothing" : other->dump();
-    if (got != member.value.dump()) text += member.key + " " + member.value.dump() + " -> " + got + "; ";
+    if (got != member.value.dump())
+      text += member.key + " " + member.value.dump() + " -> " + got + "; ";
   }
   return text;
 }
@@ -120,19 +123,18 @@ TEST_P(RoundTrip, AnEmittedPlanIsImportedAsItWas) {
     const Result<OpenedConfig> opened = open_config(files);
     ASSERT_TRUE(opened) << opened.error().message;
     const bool names = framework.value().names_models();
-    const Result<Imported> back =
-        import_flags(opened.value().framework, opened.value().settings,
-                     {.gpus = drawn.scenario.gpus,
-                      .model_json = names ? "" : model_of(drawn.text),
-                      .runtime = drawn.scenario.plan.runtime.name,
-                      .brief = false});
+    const Result<Imported> back = import_flags(opened.value().framework, opened.value().settings,
+                                               {.gpus = drawn.scenario.gpus,
+                                                .model_json = names ? "" : model_of(drawn.text),
+                                                .runtime = drawn.scenario.plan.runtime.name,
+                                                .brief = false});
     ASSERT_TRUE(back) << back.error().message;
     for (const FlagReport& flag : back.value().flags) {
       EXPECT_TRUE(flag.use.has_value()) << flag.setting.flag;
     }
     // What the emitter compares, once more from the files; but idle keys, which mean nothing.
-    const Result<Emitted> again = emit_flags(framework.value(), back.value().scenario,
-                                             names ? "" : model_of(drawn.text), 8);
+    const Result<Emitted> again =
+        emit_flags(framework.value(), back.value().scenario, names ? "" : model_of(drawn.text), 8);
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(flags_text(again.value().flags), flags_text(drawn.emitted.flags))
         << differing_keys(drawn.scenario.plan, back.value().scenario.plan);

@@ -46,8 +46,7 @@ Made made_of(const Cases& one) {
   }
   const Result<OpenedConfig> opened = open_config(files);
   if (!opened) return {opened.error().message, {}};
-  Result<Imported> made =
-      import_flags(opened.value().framework, opened.value().settings, options);
+  Result<Imported> made = import_flags(opened.value().framework, opened.value().settings, options);
   if (!made) return {made.error().message, {}};
   return {"", std::move(made).value()};
 }
@@ -145,7 +144,8 @@ TEST_P(ImportCases, EveryConfigurationBecomesThePlanThatAPersonReadsInIt) {
   EXPECT_GT(tried, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Frameworks, ImportCases, testing::Values("megatron", "bloom", "titan", "ds", "accelerate", "hf",
+INSTANTIATE_TEST_SUITE_P(Frameworks, ImportCases,
+                         testing::Values("megatron", "bloom", "titan", "ds", "accelerate", "hf",
                                          "nanotron", "nemo", "bridge"),
                          [](const auto& one) { return one.param; });
 
