@@ -10,7 +10,7 @@ data=tests/data/frameworks
 # The scenario of a script is one: it can be predicted, and says what the script does.
 "$rehearse" import $data/megatron-mixtral-8x22b.yaml --gpus 128 --cluster dgx-h100 -o "$work/mixtral.json" >"$work/out" ||
   fail "import: exit $?"
-grep -q '^Megatron-LM: tp 2 pp 8 dp 8 ep 8' "$work/out" || fail "no layout in: $(head -1 "$work/out")"
+grep -q '^Megatron-LM: tp 2 pp 8 ep 8 etp 2 dp 8' "$work/out" || fail "no layout in: $(head -1 "$work/out")"
 says "step time" simulate "$work/mixtral.json"
 "$rehearse" import $data/titan-llama3-8b.toml --gpus 64 --cluster dgx-h100 -o - 2>/dev/null >"$work/titan.json" ||
   fail "import -o -: exit $?"
@@ -22,7 +22,7 @@ python3 - "$work/json" <<'PYTHON' || fail "import --json: not as docs/import.md 
 import json, sys
 made = json.load(open(sys.argv[1]))
 words = {"used", "no_effect", "not_modelled"}
-ok = made["schema"] == "rehearse.import/1" and len(made["flags"]) == 36
+ok = made["schema"] == "rehearse.import/1" and len(made["flags"]) == 34
 ok = ok and all(f["class"] in words and f["line"] > 0 for f in made["flags"])
 sys.exit(not (ok and made["plan"]["pipeline_parallel"] == 16))
 PYTHON
@@ -32,7 +32,7 @@ says "pp 2" import $data/titan-cli-3d.toml --gpus 16 -- --parallelism.pipeline_p
   --parallelism.data_parallel_shard_degree=4 --parallelism.tensor_parallel_degree 2
 refused 2 "--gpus N" import $data/titan-llama3-8b.toml
 refused 2 "--model" import $data/ds-compile-z3.json --gpus 8
-refused 2 "nearest is --num-layers" import -- --num-layer 12 --bf16
+refused 2 "nearest is --num-layers" import -- --num-layer 12 --hidden-size 64 --bf16
 refused 2 "no such file" import nowhere.sh
 refused 2 "scenario already" import scenarios/pipeline-1f1b.json
 says "unknown here" import --ignore-unknown --gpus 1 -- --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
