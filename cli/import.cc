@@ -32,6 +32,9 @@ Result<std::map<std::string, std::string>> variables_of(const std::vector<std::s
 }
 
 int import(const Options& options) {
+  if (!options.stage.empty()) {
+    return fail("import: --stage: not built yet: stages of a file are not told apart");
+  }
   const Result<std::map<std::string, std::string>> variables = variables_of(options.variables);
   if (!variables) return fail("import: " + variables.error().message);
   const Result<OpenedConfig> opened = open_config({.files = options.files,

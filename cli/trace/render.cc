@@ -14,7 +14,7 @@
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
 #include "viz/page/page.h"
-#include "viz/picture/expert_map.h"
+#include "viz/picture/experts/expert_map.h"
 #include "viz/picture/figure.h"
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"

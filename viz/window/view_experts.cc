@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "viz/analysis/units_text.h"
-#include "viz/picture/expert_map.h"
+#include "viz/picture/experts/expert_map.h"
 #include "viz/window/describe.h"
 #include "viz/window/view_context.h"
 

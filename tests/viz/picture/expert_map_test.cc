@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heat map of a run's experts: its numbers, where its cells are, colours that colour-blind eyes
 // tell apart, a golden of one picture (UPDATE_GOLDEN=1 rewrites it).
-#include "viz/picture/expert_map.h"
+#include "viz/picture/experts/expert_map.h"
 
 #include <gtest/gtest.h>
 

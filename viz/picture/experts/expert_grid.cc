@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/picture/expert_grid.h"
+#include "viz/picture/experts/expert_grid.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 // for: the busiest one's rows. Pure: trace + options -> scene.
 #pragma once
 
-#include "viz/picture/expert_grid.h"
+#include "viz/picture/experts/expert_grid.h"
 #include "viz/picture/scene.h"
 
 namespace rehearse::viz {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/picture/expert_map.h"
+#include "viz/picture/experts/expert_map.h"
 
 #include <algorithm>
 #include <array>
