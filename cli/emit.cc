@@ -122,7 +122,7 @@ Command emit_command() {
       {"--approximate", &o->approximate, "say which keys the framework cannot express, and go on"},
       {"--json", &o->json, "one JSON document on stdout"},
   };
-  command.footer = "Example: rehearse emit gpt3-175b-1024 --for megatron -o launch";
+  command.footer = "Example: rehearse emit 3d-8-gpus --for megatron -o launch";
   command.perform = [o](const Given&) { return emit(*o); };
   return command;
 }

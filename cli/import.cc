@@ -103,7 +103,8 @@ Command import_command() {
   };
   command.footer =
       "Behind -- stand arguments of the framework, which lie over the files.\n"
-      "Example: rehearse import train.sh --cluster h100 -o mine.json";
+      "Example: rehearse import tests/data/frameworks/megatron-llama3-8b-fp8.sh --cluster dgx-h100 "
+      "-o mine.json";
   command.perform = [o](const Given&) { return import(*o); };
   return command;
 }

@@ -287,7 +287,9 @@ class Emitter {
   void differ(const std::string& path, const std::string& said, const std::string& got) {
     if (said == got) return;
     made_.refused.push_back("plan." + path + ": " + said + ": " + framework_.title +
-                            (got.empty() ? " says nothing of it" : " would run " + got));
+                            (got.empty()     ? " says nothing of it"
+                             : got == "null" ? " leaves it to its own default"
+                                             : " would run " + got));
   }
 
   Result<> write_files() {
