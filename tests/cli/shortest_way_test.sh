@@ -85,6 +85,9 @@ refused 2 "go with --sweep" simulate 3d-8-gpus --csv
 refused 2 "it writes svg, not png" simulate 3d-8-gpus --sweep plan.micro_batch=1 --svg "$work/s.png"
 
 # plan: an answer of at most 25 lines; what it saves is a scenario; a folder, as a download has it.
+# Its layers of prediction are of a variant that none of its layers has.
+"$rehearse" plan nemotron-3-super --gpus 64 --on gb200-nvl72 >"$work/out" 2>"$work/err" ||
+  fail "plan nemotron-3-super: $? $(cat "$work/err")"
 "$rehearse" plan llama3-8b --gpus 16 --on h100 --save "$work/p.json" >"$work/out" 2>"$work/err" ||
   fail "plan: $(cat "$work/err")"
 [ "$(wc -l <"$work/out")" -le 25 ] || fail "plan: longer than 25 lines"

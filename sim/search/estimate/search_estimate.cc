@@ -216,6 +216,8 @@ class MeshEstimator {
       if (s == kExpert && (mixed() || model_.experts.count == 0)) continue;
       if (s == kDense && (mixed() || !model_.has_dense_layers())) continue;
       if (s == kPrediction && layout.prediction_layers() == 0) continue;
+      // Layers of prediction may be of a variant that no layer of the model has.
+      if (s >= kNumSegmentShapes && !segment_of_class(model_, s)) continue;
       const auto cost = [&](Direction direction) {
         return compute.value().price(make_body(layout, shape_of(s, direction)));
       };
