@@ -80,6 +80,10 @@ std::string model_of(std::string path, const std::vector<std::string>& sets) {
 int emit(const Options& options) {
   const Result<Framework> framework = framework_named(options.framework);
   if (!framework) return fail("emit: --for " + framework.error().message);
+  if (framework.value().files.empty()) {
+    return fail("emit: --for " + options.framework +
+                ": its configurations are read (rehearse import), none are written");
+  }
   const ScenarioOptions how = options.scenario.options();
   Result<Opened> opened = open(options.scenario.scenario, how);
   if (!opened) return fail(opened.error());

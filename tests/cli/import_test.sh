@@ -39,6 +39,8 @@ says "unknown here" import --ignore-unknown --gpus 1 -- --num-layers 2 --hidden-
   --micro-batch-size 1 --seq-length 16 --max-position-embeddings 16 --vocab-size 128 --bf16 --nobody-knows 3
 
 # There and back: what is emitted is the same plan, or a key is named.
+"$rehearse" emit pipeline-1f1b --for nemo >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] && grep -q "none are written" "$work/err" || fail "emit --for nemo: $(cat "$work/err")"
 "$rehearse" emit pipeline-1f1b --for megatron -o "$work/launch" >"$work/out" 2>&1 || fail "emit: $(cat "$work/out")"
 bash -n "$work/launch/train.sh" || fail "train.sh is no script"
 "$rehearse" import "$work/launch/train.sh" --cluster dgx-a100-80gb -o "$work/back.json" >/dev/null 2>&1 || fail "import of what was emitted"
