@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
 constexpr std::array<std::string_view, 4> kReasons{"order", "data", "partner", "group"};
 
-struct Options {
+struct CheckOptions {
   std::vector<std::string> files;
   std::string streams_name = "one", transfers_name = "time_sorted";
   StreamModel streams = StreamModel::One;
@@ -40,7 +40,7 @@ struct Checked {
 };
 
 // An order of compute ops, and the same with our transfers if it is sound itself.
-Checked check_order(const Schedule& order, const Options& options) {
+Checked check_order(const Schedule& order, const CheckOptions& options) {
   Checked checked{.schedule = order, .validation = validate(order, {.streams = options.streams})};
   if (!checked.validation.sound() || order.level == Level::Full) return checked;
   // F = I = W = 1: the order of transfers is the same for all durations in that proportion.
@@ -56,7 +56,7 @@ bool is_scenario(const JsonValue& document) {
          document.find("cluster") != nullptr;
 }
 
-Result<Checked> check_scenario(const std::string& path, const Options& options) {
+Result<Checked> check_scenario(const std::string& path, const CheckOptions& options) {
   const Result<Opened> opened = open(path, {});
   if (!opened) return opened.error();
   const auto& [scenario, cluster] = opened.value();
@@ -82,7 +82,7 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
   return checked;
 }
 
-Result<Checked> check_file(const std::string& named, const Options& options) {
+Result<Checked> check_file(const std::string& named, const CheckOptions& options) {
   const bool piped = named == "-";
   const std::string path = piped ? "standard input" : scenario_file(named);  // its own file wins
   const Result<std::string> text = piped ? standard_input() : read_text_file(path, kLargestFile);
@@ -123,7 +123,7 @@ std::string sizes(const Schedule& schedule) {
          counted(schedule.microbatches, "micro-batch") + ", " + counted(schedule.num_ops(), "op");
 }
 
-std::string text_of(const Checked& checked, const Options& options) {
+std::string text_of(const Checked& checked, const CheckOptions& options) {
   const Validation& validation = checked.validation;
   std::string text = checked.path + ": ";
   if (validation.sound()) {
@@ -174,7 +174,7 @@ std::string cycle_json(const Checked& checked) {
   return text + "]";
 }
 
-std::string json_of(const Checked& checked, const Options& options) {
+std::string json_of(const Checked& checked, const CheckOptions& options) {
   const Validation& validation = checked.validation;
   const Schedule& s = checked.schedule;
   const auto truth = [](bool value) { return value ? "true" : "false"; };
@@ -199,7 +199,7 @@ std::string json_of(const Checked& checked, const Options& options) {
          ", \"cycle\": " + cycle_json(checked) + "}";
 }
 
-int check(const Options& options) {
+int check(const CheckOptions& options) {
   int worst = kDone;
   bool all_sound = true;
   std::string text;
@@ -234,7 +234,7 @@ int check(const Options& options) {
 }  // namespace
 
 Command check_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<CheckOptions>();
   Command command{"check", "prove a scenario's schedule, or somebody's own (CSV or JSON)"};
   command.options = {
       required({"FILE", &o->files, "schedule or scenario files; - is standard input"}),

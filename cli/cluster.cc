@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kMostText = 16 << 20;  // [B] of any of the files
 
-struct Options {
+struct ClusterOptions {
   std::string nvidia_smi, nccl_topology, output;
   std::vector<std::string> nccl_tests;
   bool none() const { return nvidia_smi.empty() && nccl_topology.empty() && nccl_tests.empty(); }
@@ -100,7 +100,7 @@ Result<sim::MachineReport> ask_machine() {
   return machine;
 }
 
-Result<sim::MachineReport> read_files(const Options& options) {
+Result<sim::MachineReport> read_files(const ClusterOptions& options) {
   sim::MachineReport machine;
   if (!options.nvidia_smi.empty()) {
     const Result<std::string> text = read_text_file(options.nvidia_smi, kMostText);
@@ -141,7 +141,7 @@ std::string about(const sim::ClusterFile& file) {
   return text;
 }
 
-int cluster(const Options& options) {
+int cluster(const ClusterOptions& options) {
   if (!ends_as(options.output, "-o", ".json")) return kBadInput;
   const Result<sim::MachineReport> machine = options.none() ? ask_machine() : read_files(options);
   if (!machine) return fail(machine.error());
@@ -162,7 +162,7 @@ int cluster(const Options& options) {
 }  // namespace
 
 Command cluster_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ClusterOptions>();
   Command command{"cluster", "a cluster file from what a machine says of itself"};
   command.options = {
       {"--nvidia-smi", &o->nvidia_smi, "what `nvidia-smi topo -m` printed, and `nvidia-smi -L`"},
@@ -170,8 +170,7 @@ Command cluster_command() {
       {"--nccl-tests", &o->nccl_tests, "what programs of nccl-tests or rccl-tests printed"},
       writes({"-o,--output", &o->output, "write to FILE; else to stdout"}),
   };
-  command.footer =
-      "Example: rehearse cluster --nccl-topology tests/data/machines/simai-8-a100.xml";
+  command.footer = "Example: rehearse cluster --nccl-topology tests/data/machines/simai-8-a100.xml";
   command.perform = [o](const Given&) { return cluster(*o); };
   return command;
 }

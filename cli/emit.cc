@@ -13,7 +13,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct EmitOptions {
   ScenarioFlags scenario;
   std::string framework, output;
   bool json = false, approximate = false;
@@ -77,7 +77,7 @@ std::string model_of(std::string path, const std::vector<std::string>& sets) {
   return made.dump();
 }
 
-int emit(const Options& options) {
+int emit(const EmitOptions& options) {
   const Result<Framework> framework = framework_named(options.framework);
   if (!framework) return fail("emit: --for " + framework.error().message);
   if (framework.value().files.empty()) {
@@ -114,7 +114,7 @@ int emit(const Options& options) {
 }  // namespace
 
 Command emit_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<EmitOptions>();
   Command command{"emit", "flags, files and environment that launch a plan in a framework"};
   command.options = {
       required({"SCENARIO", &o->scenario.scenario, "scenario file, or a shipped one's name"}),

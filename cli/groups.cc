@@ -16,7 +16,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options : ScenarioFlags {
+struct GroupsOptions : ScenarioFlags {
   std::int32_t rank = -1;  // all
   bool json = false;
 };
@@ -131,7 +131,7 @@ Json json_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_
   return json;
 }
 
-int groups(const Options& options) {
+int groups(const GroupsOptions& options) {
   const Result<Opened> opened = open(options.scenario, options.options());
   if (!opened) return fail(opened.error().message);
   const auto& [scenario, cluster] = opened.value();
@@ -153,7 +153,7 @@ int groups(const Options& options) {
 }  // namespace
 
 Command groups_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<GroupsOptions>();
   Command command{"groups", "which ranks form which process group, by node"};
   command.options = {
       required({"SCENARIO", &o->scenario, "scenario file"}),

@@ -12,7 +12,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::vector<std::string> files, arguments, variables, set;
   std::string output, cluster, model, base, framework, recipe, stage;
   std::int32_t gpus = 0;
@@ -31,7 +31,7 @@ Result<std::map<std::string, std::string>> variables_of(const std::vector<std::s
   return made;
 }
 
-int import(const Options& options) {
+int import(const ImportOptions& options) {
   if (!options.stage.empty()) {
     return fail("import: --stage: not built yet: stages of a file are not told apart");
   }
@@ -82,7 +82,7 @@ int import(const Options& options) {
 }  // namespace
 
 Command import_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ImportOptions>();
   Command command{"import", "a framework's own configuration becomes a scenario"};
   command.options = {
       {"FILE", &o->files,

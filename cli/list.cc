@@ -16,7 +16,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::string kind;
   bool json = false;
 };
@@ -128,7 +128,7 @@ constexpr std::array kKinds{
     Kind{"runtimes", [] { return shipped_names("runtimes"); }, runtime},
 };
 
-int list(const Options& options) {
+int list(const ListOptions& options) {
   const Kind& kind = *std::ranges::find(kKinds, options.kind, &Kind::name);
   std::vector<Entry> entries;
   std::size_t width = 0;
@@ -153,7 +153,7 @@ int list(const Options& options) {
 }  // namespace
 
 Command list_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ListOptions>();
   Command command{"list", "what is shipped: models, clusters, scenarios, schedules, runtimes"};
   command.options = {
       required({"KIND", &o->kind, "models, clusters, scenarios, schedules or runtimes",

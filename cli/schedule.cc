@@ -30,7 +30,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ScheduleOptions {
   std::string scenario, name, times, transfers, format = "chart", level = "compute";
   std::vector<std::string> overrides;
   ScheduleShape shape{.positions = 0, .microbatches = 0};
@@ -83,7 +83,7 @@ Result<Ticks> ticks_for(const Durations& durations, const ScheduleShape& shape) 
 }
 
 // The request and the order of flags alone: `--schedule NAME --stages P --microbatches M`.
-Result<Schedule> order_of_flags(const Options& options, const Durations& durations,
+Result<Schedule> order_of_flags(const ScheduleOptions& options, const Durations& durations,
                                 Request& request) {
   if (options.name.empty()) return Error{"schedule: give a SCENARIO, or --schedule NAME"};
   if (options.name.starts_with("file:")) {
@@ -123,7 +123,7 @@ Result<Schedule> order_of_flags(const Options& options, const Durations& duratio
 }
 
 // The order of a scenario's plan. The durations are those of --times: no cluster is asked.
-Result<Schedule> order_of_scenario(const Options& options, const Durations& durations,
+Result<Schedule> order_of_scenario(const ScheduleOptions& options, const Durations& durations,
                                    Request& request) {
   const Result<Scenario> read =
       read_scenario(options.scenario,
@@ -141,7 +141,7 @@ Result<Schedule> order_of_scenario(const Options& options, const Durations& dura
     if (!file) return in_file({"schedule: " + file.error().message});
     if (const Result<> alone = order_alone(file.value().schedule, plan.schedule.substr(5)); !alone)
       return in_file({"schedule: " + alone.error().message});
-    Options own = options;
+    ScheduleOptions own = options;
     own.name = plan.schedule;
     return order_of_flags(own, durations, request);
   }
@@ -214,7 +214,7 @@ std::string to_json(const Report& report) {
 }
 
 // The width of the terminal; a pipe gets 100 columns, whatever the window is.
-std::int32_t line_columns(const Options& options) {
+std::int32_t line_columns(const ScheduleOptions& options) {
   if (options.width > 0) return options.width;
   if (!on_terminal(stdout)) return 100;
   winsize size{};
@@ -230,7 +230,7 @@ std::string per_rank(const std::vector<double>& values) {
   return text;
 }
 
-std::string to_chart(const Report& report, const Options& options) {
+std::string to_chart(const Report& report, const ScheduleOptions& options) {
   const ScheduleMetrics& metrics = report.evaluation.metrics;
   std::string text = report.shown.name + '\n';
   if (!report.evaluation.deadlock_free) {
@@ -257,7 +257,7 @@ std::string to_chart(const Report& report, const Options& options) {
   return text + fmt::format("free of deadlock; hash {}\n", content_hash(report.shown));
 }
 
-Result<std::string> formatted(const Report& report, const Options& options) {
+Result<std::string> formatted(const Report& report, const ScheduleOptions& options) {
   if (options.format == "json") return to_json(report);
   if (options.format == "csv") return to_csv(report.shown);
   if (options.format == "svg" && report.evaluation.deadlock_free) {
@@ -273,7 +273,7 @@ Result<std::string> formatted(const Report& report, const Options& options) {
 // Transfers that cost nothing and whose order nobody asked about do not time the schedule: they
 // could only add the waiting behind one another that `--transfers` is there to show.
 Result<Evaluation> evaluated(const Schedule& order, const Request& request,
-                             const Options& options) {
+                             const ScheduleOptions& options) {
   const ComputeTimes times =
       divide(request.ticks.times, visited_chunks(order), std::max(1, order.slices));
   const TransferPolicy policy = options.transfers.empty()
@@ -289,7 +289,7 @@ Result<Evaluation> evaluated(const Schedule& order, const Request& request,
   return evaluation;
 }
 
-int run(const Options& options) {
+int run(const ScheduleOptions& options) {
   const Result<Durations> durations = parse_durations(options.times);
   if (!durations) return fail(flagged(durations.error()));
   if (!options.scenario.empty() && !options.name.empty()) {
@@ -337,7 +337,7 @@ int run(const Options& options) {
 
 // Which flags were given of those that shape an order; a file's order can be held against its
 // sizes.
-void note_flags(const Given& given, Options& options) {
+void note_flags(const Given& given, ScheduleOptions& options) {
   const auto is_of = [](const std::string& flag, std::initializer_list<std::string_view> flags) {
     return std::ranges::find(flags, flag) != flags.end();
   };
@@ -354,7 +354,7 @@ void note_flags(const Given& given, Options& options) {
 }  // namespace
 
 Command schedule_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ScheduleOptions>();
   const Whole count{1, 1 << 20};
   Command command{"schedule",
                   "generate a pipeline schedule, prove it, time it with given durations"};

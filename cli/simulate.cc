@@ -17,14 +17,14 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options : ScenarioFlags {
+struct SimulateOptions : ScenarioFlags {
   std::string trace, sweep, svg;
   bool json = false, csv = false, require_fit = false;
 };
 
 // "; without the changes it is 2, ...": where the plan leaves the micro-batch open and what the
 // command changes of the file changes the choice, a comparison of the two is of two things.
-std::string other_choice(const Options& options, const sim::Prediction& changed) {
+std::string other_choice(const SimulateOptions& options, const sim::Prediction& changed) {
   const bool changes = !options.set.empty() || !options.cluster.empty() || options.gpus > 0;
   if (!changes || changed.micro_batches.empty()) return {};
   const Result<Opened> opened = open(options.scenario, {});
@@ -39,7 +39,7 @@ std::string other_choice(const Options& options, const sim::Prediction& changed)
          std::to_string(before) + " keeps it";
 }
 
-int simulate(const Options& options) {
+int simulate(const SimulateOptions& options) {
   if (!options.sweep.empty()) {
     if (!options.trace.empty() || options.require_fit) {
       return fail("simulate: --trace and --require-fit are of one plan, --sweep is of several");
@@ -123,7 +123,7 @@ int simulate(const Options& options) {
 }  // namespace
 
 Command simulate_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<SimulateOptions>();
   Command command{"simulate",
                   "predict one training step: time, memory of every rank, bubbles, communication"};
   command.options = {

@@ -10,12 +10,12 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct SupportOptions {
   std::string model, gpu;
   bool json = false;
 };
 
-int support(const Options& options) {
+int support(const SupportOptions& options) {
   std::vector<std::string> models = shipped_names("models");
   if (!options.model.empty()) {
     const auto meant = meant_id(options.model, "models");
@@ -36,14 +36,15 @@ int support(const Options& options) {
   const auto rows = sim::support_rows(models, asked);
   if (!rows) return fail(rows.error());
   const bool each = !options.model.empty();
-  print_text(options.json ? sim::support_json(rows.value()) : sim::support_text(rows.value(), each));
+  print_text(options.json ? sim::support_json(rows.value())
+                          : sim::support_text(rows.value(), each));
   return kDone;
 }
 
 }  // namespace
 
 Command support_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<SupportOptions>();
   Command command{"support", "what predictions rest on: model x GPU x precision"};
   command.options = {
       {"--model", &o->model, "one shipped model, a line for each GPU and precision"},

@@ -11,7 +11,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ValidateOptions {
   std::vector<std::string> files;
   double max_error = -1;  // < 0: not asked for
   bool json = false;
@@ -25,7 +25,7 @@ void show_progress(const sim::ValidationFile& file, std::size_t done) {
   std::fflush(stderr);
 }
 
-int validate(const Options& options) {
+int validate(const ValidateOptions& options) {
   std::vector<sim::ValidationFile> files;
   for (const std::string& path : options.files) {
     Result<sim::ValidationFile> file = sim::read_validation(path, {});
@@ -59,7 +59,7 @@ int validate(const Options& options) {
 }  // namespace
 
 Command validate_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ValidateOptions>();
   Command command{"validate", "predict measured cases and report the error per file and per case"};
   command.options = {
       required({"CASES", &o->files, "files of measured cases"}),

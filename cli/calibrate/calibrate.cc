@@ -24,7 +24,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct CalibrateOptions {
   std::string device = "cpu", out;
   std::vector<std::string> scenarios, set;
   std::string from, cluster;
@@ -46,7 +46,7 @@ bool writable(const std::string& path) {
   return !std::filesystem::is_directory(path, ignored) && access(folder.c_str(), W_OK) == 0;
 }
 
-Result<exec::CalibrateOptions> measured_shapes(const Options& options) {
+Result<exec::CalibrateOptions> measured_shapes(const CalibrateOptions& options) {
   const bool gpu = options.device == "cuda";
   exec::CalibrateOptions how{
       .sizes =
@@ -134,7 +134,7 @@ struct Device {
 };
 
 // Error: why there is no CUDA device.
-Result<Device> choose(const Options& options) {
+Result<Device> choose(const CalibrateOptions& options) {
   if (options.device == "cpu") return Device{.backend = exec::make_cpu_backend()};
   const Result<const exec::CudaModule*> module = exec::load_cuda_module();
   if (!module) return Error{"no CUDA device: " + module.error().message};
@@ -163,7 +163,7 @@ Result<Device> choose(const Options& options) {
   return device;
 }
 
-int calibrate(const Options& options) {
+int calibrate(const CalibrateOptions& options) {
   if (!options.from.empty()) {
     if (options.scenarios.size() != 1) {
       return fail("calibrate: --from needs the one --scenario whose step was measured");
@@ -252,7 +252,7 @@ int calibrate(const Options& options) {
 }  // namespace
 
 Command calibrate_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<CalibrateOptions>();
   Command command{"calibrate", "measure this machine, for predictions that hold on it"};
   command.options = {
       {"--device", &o->device, "cpu or cuda", Choices{"cpu", "cuda"}},

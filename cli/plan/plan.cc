@@ -21,7 +21,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string config, on, framework = "megatron", save, adapter, base;
   std::vector<std::string> set;
   std::int32_t gpus = 0;
@@ -39,7 +39,7 @@ struct Batch {
   std::int64_t sequence_length = 0, global_batch = 0;
   std::vector<std::string> assumed;
 };
-Batch batch_of(const Options& options, const Transformer& model) {
+Batch batch_of(const PlanOptions& options, const Transformer& model) {
   Batch batch{.sequence_length = options.sequence_length, .global_batch = options.global_batch};
   if (batch.sequence_length == 0) {
     const std::int64_t longest = model.max_positions > 0 ? model.max_positions : kMostSequence;
@@ -96,7 +96,7 @@ struct Search {
   sim::Cluster cluster;
   sim::SearchResult result;
 };
-Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
+Result<Search> searched(const PlanOptions& options, const std::string& model, const Batch& batch,
                         std::int32_t gpus, const Json& more, std::int32_t probe,
                         bool survive = true) {
   const auto key = [](const PlanField& field) { return std::string(key_of(field)); };
@@ -146,7 +146,7 @@ constexpr std::int32_t kProbe = 32;
 
 // The cheapest changes first: what costs time alone, then more GPUs. Recomputation, ZeRO and other
 // layouts were searched already.
-std::vector<Way> ways_of(const Options& options, const std::string& model, const Batch& batch) {
+std::vector<Way> ways_of(const PlanOptions& options, const std::string& model, const Batch& batch) {
   std::vector<Way> ways;
   const auto attempt = [&](const std::string& what, std::int32_t gpus, const Json& more,
                            bool survive = true) {
@@ -167,7 +167,7 @@ std::vector<Way> ways_of(const Options& options, const std::string& model, const
   return ways;
 }
 
-int plan(const Options& options) {
+int plan(const PlanOptions& options) {
   for (const auto& [flag, value] :
        {std::pair{"--adapter", &options.adapter}, std::pair{"--base", &options.base}}) {
     if (!value->empty()) return fail(fmt::format("plan: {} is not built yet", flag));
@@ -219,7 +219,7 @@ int plan(const Options& options) {
 }  // namespace
 
 Command plan_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<PlanOptions>();
   Command command{"plan", "does this model fit on these GPUs, how long is a step, laid out how"};
   command.options = {
       required({"CONFIG", &o->config,

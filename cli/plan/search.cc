@@ -19,7 +19,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct SearchOptions {
   std::string scenario, save, svg;
   std::vector<std::string> set, clusters;
   std::vector<std::int32_t> gpus;
@@ -83,7 +83,7 @@ class ProgressLine {
 };
 
 // DIR/plan-01.json ..., with cluster and GPUs in the name where there are several.
-int save_plans(const Options& options, const sim::Space& space, const sim::SearchCase& one,
+int save_plans(const SearchOptions& options, const sim::Space& space, const sim::SearchCase& one,
                bool single) {
   std::error_code failed;
   std::filesystem::create_directories(options.save, failed);
@@ -118,7 +118,7 @@ Result<std::vector<std::string>> narrow(sim::Space& space, const std::string& na
   return Error{"--framework: there is no " + json_excerpt(named) + what_is_known(named, names)};
 }
 
-int search(const Options& options) {
+int search(const SearchOptions& options) {
   if (options.json && options.csv) {
     return fail("--json and --csv exclude each other");
   }
@@ -230,7 +230,7 @@ int search(const Options& options) {
 }  // namespace
 
 Command search_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<SearchOptions>();
   Command command{"search", "the best plans for a model on a cluster, and why"};
   command.options = {
       required({"SCENARIO", &o->scenario,

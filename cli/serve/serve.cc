@@ -31,13 +31,13 @@ constexpr std::size_t kMostLine = std::size_t{8} << 20;      // [B] of a message
 constexpr std::size_t kMostUntaken = std::size_t{64} << 20;  // [B] of answers that nobody takes
 constexpr std::size_t kMostWaiting = 256;                    // calls
 
-struct Options {
+struct ServeOptions {
   double timeout = 300;  // [s] of one call
 };
 
 class Server {
  public:
-  Server(Json scenario, const Options& options)
+  Server(Json scenario, const ServeOptions& options)
       : protocol_(std::move(scenario)),
         at_most_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double>(options.timeout))),
@@ -202,7 +202,7 @@ class Server {
   std::vector<Json> cancelled_;
 };
 
-int serve(const Options& options) {
+int serve(const ServeOptions& options) {
   const Result<JsonValue> schema = read_json(shipped_directory() + "/schema/scenario.json");
   if (!schema) return fail(schema.error().message);
   if (isatty(STDIN_FILENO) == 1) {
@@ -216,7 +216,7 @@ int serve(const Options& options) {
 }  // namespace
 
 Command serve_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ServeOptions>();
   Command command{"serve", "a Model Context Protocol server on standard input and output"};
   command.options = {
       shows_default({"--timeout", &o->timeout, "seconds that one call may take", Number{1, 86400}}),

@@ -22,7 +22,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct CompareOptions {
   std::string a, b;
   std::size_t worst = 20;
   bool json = false;
@@ -260,7 +260,7 @@ std::string text_of(const Json& report) {
          "; an op, weighted by its time, by " + viz::percent_text(weighted.number()) + "\n";
 }
 
-int compare(const Options& options) {
+int compare(const CompareOptions& options) {
   Result<Trace> read_a = viz::load_trace(options.a);
   if (!read_a) return fail(read_a.error().message);
   Result<Trace> read_b = viz::load_trace(options.b);
@@ -282,7 +282,7 @@ int compare(const Options& options) {
 }  // namespace
 
 Command compare_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<CompareOptions>();
   Command command{"compare", "two timelines of the same schedule"};
   command.options = {
       required({"A", &o->a, "trace, for example the predicted one"}),

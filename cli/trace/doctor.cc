@@ -12,7 +12,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   std::vector<std::string> traces;
   std::string scenario;
   bool json = false;
@@ -89,7 +89,7 @@ Result<> read_file(const std::string& path, Read& read) {
   return {};
 }
 
-int doctor(const Options& options) {
+int doctor(const DoctorOptions& options) {
   if (!options.scenario.empty()) {
     return fail(
         "doctor: --scenario puts a prediction beside a profile, and profiles are not built "
@@ -116,7 +116,7 @@ int doctor(const Options& options) {
 }  // namespace
 
 Command doctor_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<DoctorOptions>();
   Command command{"doctor", "why a job hangs: who is missing, in which call, who waits for it"};
   command.options = {
       required({"TRACE", &o->traces,

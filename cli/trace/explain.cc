@@ -18,7 +18,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   std::string a, b, svg;
   std::vector<std::string> set;
   bool json = false;
@@ -102,7 +102,7 @@ viz::Waterfall waterfall_of(const sim::Explanation& explanation) {
   return waterfall;
 }
 
-int explain(const Options& options) {
+int explain(const ExplainOptions& options) {
   if (!ends_as(options.svg, "--svg", ".svg")) return kBadInput;
   Result<sim::Explained> a = side_of(options.a, {});
   if (!a) return fail(a.error());
@@ -121,7 +121,7 @@ int explain(const Options& options) {
 }  // namespace
 
 Command explain_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ExplainOptions>();
   Command command{"explain", "why one step takes longer than another: a waterfall of causes"};
   command.options = {
       required({"A", &o->a, "scenario, report (simulate --json, run --json) or trace"}),

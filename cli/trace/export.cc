@@ -8,11 +8,11 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::string trace, to, file;
 };
 
-int export_trace(const Options& options) {
+int export_trace(const ExportOptions& options) {
   Result<Trace> loaded = viz::load_trace(options.trace);
   if (!loaded) return fail(loaded.error().message);
   Trace trace = std::move(loaded).value();
@@ -26,7 +26,7 @@ int export_trace(const Options& options) {
 }  // namespace
 
 Command export_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ExportOptions>();
   Command command{"export", "write a trace for other tools"};
   command.options = {
       required({"TRACE", &o->trace, "trace of simulate or run, or Chrome JSON"}),

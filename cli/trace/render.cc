@@ -23,7 +23,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct RenderOptions {
   std::vector<std::string> traces;
   std::string svg, png, html, report, range, ranks, title, color_by = "kind";
   std::int32_t width = 1600;
@@ -40,11 +40,11 @@ std::int32_t terminal_columns() {
 }
 
 // The picture's width in pixels is what was asked for, whatever the scale.
-std::int32_t units(const Options& options) {
+std::int32_t units(const RenderOptions& options) {
   return std::max(400, static_cast<std::int32_t>(std::lround(options.width / options.scale)));
 }
 
-int write_pictures(const Options& options, viz::Scene scene) {
+int write_pictures(const RenderOptions& options, viz::Scene scene) {
   scene.scale = options.scale;
   if (!options.svg.empty()) {
     if (const int code = write_file(options.svg, viz::svg(scene)); code != kDone) return code;
@@ -55,7 +55,7 @@ int write_pictures(const Options& options, viz::Scene scene) {
 }
 
 // Over all steps of a run: no part of one step can be asked for.
-int render_experts(const Options& options, const Trace& trace) {
+int render_experts(const RenderOptions& options, const Trace& trace) {
   if (trace.expert_shape.empty()) {
     return fail("render: --experts: " + options.traces.front() +
                 ": no rows of experts: the trace of a run of a model with experts has them");
@@ -69,11 +69,11 @@ int render_experts(const Options& options, const Trace& trace) {
 }
 
 // The whole step, one trace or two: what is shown of it, its reader chooses.
-int render_page(const Options& options, std::vector<Trace> traces) {
+int render_page(const RenderOptions& options, std::vector<Trace> traces) {
   if (options.text || options.dark || options.experts || !options.svg.empty() ||
       !options.png.empty() || !options.range.empty() || !options.ranks.empty() ||
-      options.width != Options().width || options.scale != Options().scale ||
-      options.color_by != Options().color_by) {
+      options.width != RenderOptions().width || options.scale != RenderOptions().scale ||
+      options.color_by != RenderOptions().color_by) {
     return fail(
         "render: --html draws whole traces, for a reader to look into: not with --svg, --png, "
         "--text, --experts, --range, --ranks, --width, --scale, --color-by or --dark");
@@ -92,7 +92,7 @@ int render_page(const Options& options, std::vector<Trace> traces) {
   return write_file(options.html, page.value());
 }
 
-int render(const Options& options) {
+int render(const RenderOptions& options) {
   if (options.svg.empty() && options.png.empty() && options.html.empty() && !options.text) {
     return fail("render: say what to make: --svg FILE, --png FILE, --html FILE or --text");
   }
@@ -150,7 +150,7 @@ int render(const Options& options) {
 }  // namespace
 
 Command render_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<RenderOptions>();
   Command command{"render", "draw a trace: SVG, PNG, a page, or text"};
   command.options = {
       required({"TRACE", &o->traces,

@@ -17,7 +17,7 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
+struct ViewOptions {
   std::vector<std::string> traces;
   std::string script, record, svg, png, screenshot;
   std::int32_t width = 1440, height = 900;
@@ -41,7 +41,7 @@ Result<std::vector<viz::Event>> events_of(const std::string& path) {
   return viz::parse_script(text.value(), path);
 }
 
-int replay(const viz::Session& session, const Options& options,
+int replay(const viz::Session& session, const ViewOptions& options,
            const std::vector<viz::Event>& events) {
   viz::ViewState state = viz::initial_state(session, options.width, options.height,
                                             options.scale > 0 ? options.scale : 1);
@@ -63,7 +63,7 @@ int replay(const viz::Session& session, const Options& options,
                                                  drawn.value(), false));
 }
 
-int view(const Options& options) {
+int view(const ViewOptions& options) {
   if (options.traces.size() > 2) return fail("view: one trace, or two to lay side by side");
   if (!ends_as(options.svg, "--svg", ".svg") || !ends_as(options.png, "--png", ".png") ||
       !ends_as(options.screenshot, "--screenshot", ".png")) {
@@ -103,7 +103,7 @@ int view(const Options& options) {
 }  // namespace
 
 Command view_command() {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ViewOptions>();
   Command command{"view", "open the timeline window"};
   command.options = {
       required({"TRACE", &o->traces, "one trace, or two on one time axis"}),

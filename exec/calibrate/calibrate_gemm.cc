@@ -11,7 +11,6 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr Lane kLane{0, Stream::Compute};
 constexpr std::int64_t kSlack = 128;  // floats that alignment may cost
 constexpr GemmRole kRoles[] = {GemmRole::Forward, GemmRole::InputGradient,
                                GemmRole::WeightGradient};

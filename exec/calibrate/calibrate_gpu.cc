@@ -8,7 +8,7 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr Lane kLane = Stopwatch::kMeasured;
+constexpr Lane kGpuLane = Stopwatch::kMeasured;
 constexpr int kCollectives = 8;  // in a row; settled beforehand, because the members must agree
 
 // One collective of the group that this process is in, on `lane`; every member calls it in step.
@@ -61,7 +61,7 @@ void measure_beside(Calibration& c, std::size_t group, double reduce_us) {
   const double alone = c.watch.median_us(product);
   // All of it lies within the first half of the reductions.
   const int calls = std::max(1, static_cast<int>(kCollectives * reduce_us / 2 / alone));
-  const Lane other{kLane.rank, Stream::Dp};
+  const Lane other{kGpuLane.rank, Stream::Dp};
   NcclCase exchange(c, group, other);
   bool issued = false;
   const std::vector<double> beside = c.watch.step(1, calls, [&] {
@@ -87,9 +87,10 @@ void measure_copies(Calibration& c) {
     if (!c.written.holds(bytes / 4)) continue;
     std::vector<std::byte> host(static_cast<std::size_t>(bytes));
     float* device = c.written.next(bytes / 4);
-    const double in = c.watch.median_us([&] { c.device.fetch(kLane, device, host.data(), bytes); });
+    const double in =
+        c.watch.median_us([&] { c.device.fetch(kGpuLane, device, host.data(), bytes); });
     const double out =
-        c.watch.median_us([&] { c.device.offload(kLane, host.data(), device, bytes); });
+        c.watch.median_us([&] { c.device.offload(kGpuLane, host.data(), device, bytes); });
     c.tables.copies.push_back({false, bytes, in});
     c.tables.copies.push_back({true, bytes, out});
     c.progress("copies", static_cast<double>(bytes) / static_cast<double>(range.last));
@@ -103,16 +104,16 @@ void measure_launches(Calibration& c) {
   float* array = c.written.next(kCount);
   const auto issue = [&] {
     for (int k = 0; k < kLaunches; ++k)
-      c.kernels.activation(kLane, ActivationKind::GeluTanh, kCount, array, array);
+      c.kernels.activation(kGpuLane, ActivationKind::GeluTanh, kCount, array, array);
   };
   std::vector<double> times;
   for (int turn = 0; turn <= c.sizes.repetitions; ++turn) {
     c.device.begin_step();
-    c.device.begin(kLane, {0}, {});
+    c.device.begin(kGpuLane, {0}, {});
     const double begin = now_s();
     issue();
     times.push_back((now_s() - begin) * 1e6 / kLaunches);
-    c.device.end(kLane, {0});
+    c.device.end(kGpuLane, {0});
     if (const Result<> ended = c.device.end_step(); !ended)
       return c.watch.fail(ended.error().message);
   }
@@ -125,7 +126,7 @@ void measure_nccl(Calibration& c) {
   const CalibrateSizes::Range& range = c.sizes.exchanged;
   double reduce_us = 0;  // of the largest array over the largest group
   for (std::size_t group = 0; group < groups.of.size(); ++group) {
-    NcclCase exchange(c, group, kLane);
+    NcclCase exchange(c, group, kGpuLane);
     if (!exchange.here()) continue;
     const auto ranks = static_cast<std::int32_t>(exchange.ranks().size());
     for (const OpKind kind : {OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter,

@@ -12,19 +12,18 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr Lane kLane{0, Stream::Compute};
-constexpr std::int64_t kSlack = 128;  // floats that alignment may cost
+constexpr std::int64_t kGroupedSlack = 128;  // floats that alignment may cost
 
 // Rows of an expert stand at m, of a weight gradient at k, as in a node.
-struct Shape {
+struct ExpertProduct {
   GemmRole role{};
   std::int64_t m = 0, n = 0, k = 0, experts = 1;
-  auto operator<=>(const Shape&) const = default;
+  auto operator<=>(const ExpertProduct&) const = default;
   bool weight() const { return role == GemmRole::WeightGradient; }
   std::int64_t rows() const { return experts * (weight() ? k : m); }
 };
 
-void add_grid(const CalibrateSizes& sizes, std::set<Shape>& shapes) {
+void add_grouped_grid(const CalibrateSizes& sizes, std::set<ExpertProduct>& shapes) {
   const std::int64_t narrow = sizes.features.front(), wide = sizes.features.back();
   for (const std::int64_t t : sizes.tokens) {
     const std::int64_t each = std::max<std::int64_t>(1, t / sizes.experts);
@@ -36,7 +35,7 @@ void add_grid(const CalibrateSizes& sizes, std::set<Shape>& shapes) {
   }
 }
 
-void add_products(const Scenario& scenario, std::set<Shape>& shapes) {
+void add_grouped_products(const Scenario& scenario, std::set<ExpertProduct>& shapes) {
   if (scenario.model.experts.count == 0) return;
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
     const Body body = make_rehearse_body(
@@ -51,7 +50,8 @@ void add_products(const Scenario& scenario, std::set<Shape>& shapes) {
 }
 
 // dx(m, n) = dy(m, k) w(k, n) and dw(n, m) += dy(k, n)^T x(k, m), as perform_gemm has them.
-void perform(Calibration& c, const Shape& s, const GroupedShape& rows, float* in, float* out) {
+void perform(Calibration& c, const ExpertProduct& s, const GroupedShape& rows, float* in,
+             float* out) {
   if (s.role == GemmRole::Forward) {
     c.kernels.grouped_linear(kLane, rows, s.n, s.k, in, c.memory.next(s.experts * s.n * s.k),
                              nullptr, out);
@@ -68,21 +68,21 @@ void perform(Calibration& c, const Shape& s, const GroupedShape& rows, float* in
 }  // namespace
 
 void measure_grouped(Calibration& c) {
-  std::set<Shape> shapes;
-  add_grid(c.sizes, shapes);
-  for (const Scenario& scenario : c.options.scenarios) add_products(scenario, shapes);
+  std::set<ExpertProduct> shapes;
+  add_grouped_grid(c.sizes, shapes);
+  for (const Scenario& scenario : c.options.scenarios) add_grouped_products(scenario, shapes);
   std::int64_t most = 1;
-  for (const Shape& s : shapes) most = std::max(most, s.experts);
+  for (const ExpertProduct& s : shapes) most = std::max(most, s.experts);
   const Result<std::byte*> memory = c.device.allocate(0, 4 * (most + 1));
   if (!memory) return c.watch.fail(memory.error().message);
   std::size_t done = 0;
-  for (const Shape& s : shapes) {
+  for (const ExpertProduct& s : shapes) {
     c.progress("grouped products",
                static_cast<double>(++done) / static_cast<double>(shapes.size()));
     const std::int64_t ins = s.rows() * (s.weight() ? s.n : s.k);
     const std::int64_t outs = s.weight() ? 0 : s.rows() * s.n;
     const std::int64_t cold = s.weight() ? s.rows() * s.m : s.experts * s.n * s.k;
-    if (!c.warm.holds(ins + outs + kSlack) || !c.memory.holds(cold) ||
+    if (!c.warm.holds(ins + outs + kGroupedSlack) || !c.memory.holds(cold) ||
         (s.weight() && !c.written.holds(s.experts * s.n * s.m))) {
       continue;  // larger than the device
     }

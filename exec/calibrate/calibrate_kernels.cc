@@ -13,8 +13,7 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr Lane kLane{0, Stream::Compute};
-constexpr std::int64_t kSlack = 512;  // floats that alignment may cost
+constexpr std::int64_t kKernelSlack = 512;  // floats that alignment may cost
 
 // One class at one size; every call of `run` is one kernel on `rows` rows of `columns`.
 struct Kernel {
@@ -242,7 +241,7 @@ void attention_point(Calibration& c, const AttentionShape& shape) {
                      in = shape.tokens * shape.columns(), rows = shape.heads * shape.tokens,
                      keys = shape.tokens * shape.kv_columns();
   // larger than the device?
-  if (!c.warm.holds(2 * in + 2 * out + queries + 2 * rows + 2 * keys + kSlack)) return;
+  if (!c.warm.holds(2 * in + 2 * out + queries + 2 * rows + 2 * keys + kKernelSlack)) return;
   c.warm.restart();
   float *qkv = c.warm.next(in), *o = c.warm.next(out), *d_o = c.warm.next(out);
   float *lse = c.warm.next(rows), *delta = c.warm.next(rows), *dqkv = c.warm.next(in);

@@ -7,6 +7,8 @@
 
 namespace rehearse::exec {
 
+inline constexpr Lane kLane{0, Stream::Compute};  // that measures
+
 struct Calibration {
   Device& device;
   Kernels& kernels;

@@ -24,9 +24,9 @@ constexpr double kSilence = 20;
 constexpr int kRepetitions = 11;
 
 // A communicator per process, of one rank each.
-class Mesh {
+class ProcessMesh {
  public:
-  Mesh(std::int32_t processes, bool by_memory)
+  ProcessMesh(std::int32_t processes, bool by_memory)
       : clients_(static_cast<std::size_t>(processes)), communicators_(clients_.size()) {
     const Identity all{.processes = processes, .ranks = processes, .secret = fresh_secret()};
     Result<std::unique_ptr<StoreServer>> server = StoreServer::start(all, 0);
@@ -104,7 +104,7 @@ class Calls {
 
 class Exchanges {
  public:
-  Exchanges(Calibration& c, Mesh& mesh, std::int32_t processes, ExchangeTime::Way way)
+  Exchanges(Calibration& c, ProcessMesh& mesh, std::int32_t processes, ExchangeTime::Way way)
       : c_(c),
         mesh_(mesh),
         processes_(processes),
@@ -156,7 +156,7 @@ class Exchanges {
   }
 
   Calibration& c_;
-  Mesh& mesh_;
+  ProcessMesh& mesh_;
   const std::int32_t processes_;
   const ExchangeTime::Way way_;
   Stopwatch watch_;
@@ -174,7 +174,7 @@ void measure_processes(Calibration& c) {
   for (const bool by_memory : {true, false}) {
     for (const std::int32_t processes : {2, 4}) {
       c.progress("processes", share += 0.25);
-      Mesh mesh(processes, by_memory);
+      ProcessMesh mesh(processes, by_memory);
       if (!mesh.complete(by_memory)) continue;
       Exchanges exchanges(c, mesh, processes,
                           by_memory ? ExchangeTime::Way::Memory : ExchangeTime::Way::Tcp);

@@ -10,8 +10,6 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr Lane kLane{0, Stream::Compute};
-
 struct ExchangeCase {
   OpKind kind{};
   std::int32_t ranks = 2;

@@ -26,14 +26,13 @@ constexpr std::int64_t kGoodbyeNs = 1'000'000'000;  // for the last messages to 
 constexpr std::int64_t kNoRoomNs = 50'000'000;  // without accepting, where no descriptor is left
 constexpr int kNewAtOnce = 64;  // connections that are accepted before the others are served again
 
-struct Connection {
-  Descriptor socket;
-  StoreRoom::Seat* seat = nullptr;
-};
-
 }  // namespace
 
 struct StoreServer::Impl {
+  struct Connection {
+    Descriptor socket;
+    StoreRoom::Seat* seat = nullptr;
+  };
   explicit Impl(const Identity& expected) : room(expected) {}
   StoreRoom room;
   Descriptor listener, wake;

@@ -12,7 +12,7 @@
 namespace rehearse {
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr int kDeepestCall = 64;
 
 bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
@@ -153,7 +153,7 @@ class Value {
 
   void take(const std::string& name, int depth) {
     skip();
-    if (depth > kDeepest) return;
+    if (depth > kDeepestCall) return;
     if (at('[') || (at('(') && !name.empty())) {
       const char close = text_[at_] == '[' ? ']' : ')';
       ++at_;

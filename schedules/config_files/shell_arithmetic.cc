@@ -7,7 +7,7 @@
 namespace rehearse {
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr int kDeepestSum = 64;
 
 class Arithmetic {
  public:
@@ -69,7 +69,7 @@ class Arithmetic {
     return left;
   }
   std::int64_t unary() {
-    if (++depth_ > kDeepest) return fail();
+    if (++depth_ > kDeepestSum) return fail();
     std::int64_t made = 0;
     if (take('-')) {
       made = -unary();

@@ -8,7 +8,7 @@ namespace rehearse {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
-constexpr int kDeepest = 64;
+constexpr int kDeepestToken = 64;
 
 std::size_t end_of_quote(std::string_view text, std::size_t at, int depth);
 
@@ -33,7 +33,7 @@ std::size_t end_of_group(std::string_view text, std::size_t at, char open, char 
 }
 
 std::size_t end_of_quote(std::string_view text, std::size_t at, int depth) {
-  if (depth > kDeepest || at >= text.size()) return kNone;
+  if (depth > kDeepestToken || at >= text.size()) return kNone;
   if (text[at] == '\'') {
     const std::size_t end = text.find('\'', at + 1);
     return end == kNone ? kNone : end + 1;

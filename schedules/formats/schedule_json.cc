@@ -17,7 +17,7 @@
 namespace rehearse {
 namespace {
 
-constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
+constexpr std::int64_t kLargestJson = std::int64_t{256} << 20;
 constexpr std::int64_t kLargestCount = 99'999'999;
 constexpr std::int64_t kLargestArray = std::int64_t{1} << 40;  // [B]
 
@@ -416,7 +416,7 @@ std::string placement_text(const Schedule& schedule) {
          part(placement.first_up, schedule.microbatches - 1, placement.up) + "],\n";
 }
 
-std::string groups_text(const Schedule& schedule) {
+std::string own_groups_text(const Schedule& schedule) {
   std::string text;
   for (const Group& group : schedule.groups) {
     text += (text.empty() ? "  \"groups\": {" : ", ") + json_quoted(group.name()) + ": [";
@@ -482,7 +482,7 @@ Result<ScheduleFile> parse_schedule_json(std::string_view text, const std::strin
 }
 
 Result<ScheduleFile> read_schedule_json(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kLargestFile);
+  const Result<std::string> text = read_text_file(path, kLargestJson);
   if (!text) return text.error();
   return parse_schedule_json(text.value(), path);
 }
@@ -494,7 +494,7 @@ std::string to_schedule_json(const Schedule& schedule) {
   text += "  \"hash\": \"" + content_hash(schedule) + "\",\n";
   text += "  \"microbatches\": " + std::to_string(schedule.microbatches) +
           ", \"slices\": " + std::to_string(schedule.slices) + ",\n" + placement_text(schedule);
-  if (!columns) text += groups_text(schedule);
+  if (!columns) text += own_groups_text(schedule);
   if (columns) text += "  \"positions\": " + std::to_string(schedule.placement.positions) + ",\n";
   text += "  \"orders\": [";
   for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {

@@ -30,17 +30,6 @@ Json train_facts(const TrainOptions& t) {
           {"seed", t.seed}};
 }
 
-Json member_at(const Json& object, std::string_view path) {
-  const Json* at = &object;
-  while (!path.empty()) {
-    const std::size_t dot = std::min(path.find('.'), path.size());
-    at = at->is_object() ? at->find(path.substr(0, dot)) : nullptr;
-    if (at == nullptr) return Json();
-    path.remove_prefix(std::min(dot + 1, path.size()));
-  }
-  return *at;
-}
-
 class Emitter {
  public:
   Emitter(const Framework& framework, const Scenario& scenario, const std::string& model_json,

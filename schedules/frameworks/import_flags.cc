@@ -25,18 +25,6 @@ struct SaidKey {
   const Setting* by = nullptr;
 };
 
-// The value at a dotted path of an object; none: nothing is there.
-Json member_at(const Json& object, std::string_view path) {
-  const Json* at = &object;
-  while (!path.empty()) {
-    const std::size_t dot = std::min(path.find('.'), path.size());
-    at = at->is_object() ? at->find(path.substr(0, dot)) : nullptr;
-    if (at == nullptr) return Json();
-    path.remove_prefix(std::min(dot + 1, path.size()));
-  }
-  return *at;
-}
-
 void set_member(Json& object, std::string_view path, Json value) {
   const std::size_t dot = path.find('.');
   if (dot == std::string_view::npos) {

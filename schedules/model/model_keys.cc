@@ -37,7 +37,7 @@ constexpr KeySpec rope(std::string_view name) {
   return {.name = name, .types = kObject, .members = &kRopeTable};
 }
 
-constexpr std::array kKeys{
+constexpr std::array kModelKeys{
     KeySpec{.name = "model_type",
             .types = kString,
             .required = true,
@@ -156,7 +156,7 @@ constexpr std::array kKeys{
     count("v_head_dim", kMaxWidth),
 };
 constexpr KeyTable kTable{
-    .title = "Model: a Hugging Face config.json", .keys = kKeys, .open = true};
+    .title = "Model: a Hugging Face config.json", .keys = kModelKeys, .open = true};
 
 }  // namespace
 

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 8> kRopeTypes{"default",  "linear", "dyna
 constexpr KeySpec type(std::string_view name) {
   return {.name = name, .types = kString, .choices = kRopeTypes};
 }
-constexpr KeySpec positive(std::string_view name) {
+constexpr KeySpec positive_number(std::string_view name) {
   return {.name = name, .types = kNumber, .min = 0, .above_min = true};
 }
 constexpr KeySpec number(std::string_view name) {
@@ -30,15 +30,15 @@ constexpr KeySpec factors(std::string_view name) {
 constexpr std::array kRopeKeys{
     type("rope_type"),
     type("type"),
-    positive("rope_theta"),
+    positive_number("rope_theta"),
     KeySpec{
         .name = "partial_rotary_factor", .types = kNumber, .min = 0, .max = 1, .above_min = true},
-    positive("factor"),
-    positive("low_freq_factor"),
-    positive("high_freq_factor"),
+    positive_number("factor"),
+    positive_number("low_freq_factor"),
+    positive_number("high_freq_factor"),
     KeySpec{
         .name = "original_max_position_embeddings", .types = kInteger, .min = 1, .max = 1 << 30},
-    positive("attention_factor"),
+    positive_number("attention_factor"),
     number("beta_fast"),
     number("beta_slow"),
     number("mscale"),
@@ -65,7 +65,7 @@ constexpr auto kAllKeys = [] {
   return all;
 }();
 
-bool is_known(std::string_view word) {
+bool is_known_rope(std::string_view word) {
   return std::ranges::find(kAllKeys, word, &KeySpec::name) != kAllKeys.end() ||
          std::ranges::find(kIdleWords, word) != kIdleWords.end();
 }
@@ -202,7 +202,7 @@ void check_rope_words(const JsonValue& rope, const std::string& key, JsonReport&
   const std::vector<std::string_view> absent = words(rope, true);
   for (const JsonMember& member : rope.members) {
     const std::string at = join_key(key, member.key);
-    if (is_known(member.key)) {
+    if (is_known_rope(member.key)) {
       if (member.value.is(JsonKind::Object)) check_rope_words(member.value, at, report);
       continue;
     }
@@ -216,7 +216,7 @@ std::vector<std::string> unread_rope_words(const JsonValue& rope) {
   std::vector<std::string> unread;
   const std::vector<std::string_view> present = words(rope, false);
   for (const JsonMember& member : rope.members) {
-    if (is_known(member.key)) {
+    if (is_known_rope(member.key)) {
       if (!member.value.is(JsonKind::Object)) continue;
       for (const std::string& inside : unread_rope_words(member.value)) {
         unread.push_back("." + member.key + inside);

@@ -13,7 +13,7 @@
 namespace rehearse::order {
 namespace {
 
-constexpr std::int32_t kShiftRounds = 8;
+constexpr std::int32_t kShiftRoundsV = 8;
 
 class Leg {  // one chunk of a position: its next F, I, W
  public:
@@ -74,7 +74,7 @@ Result<Schedule> zero_bubble_v(const ScheduleShape& shape) {
                       .held_until_weight = true};
   const auto consider = [&](const Schedule& order) {
     if (order.ops.empty()) return;
-    Schedule shifted = shift_ops(order, task, Objective::Makespan, kShiftRounds);
+    Schedule shifted = shift_ops(order, task, Objective::Makespan, kShiftRoundsV);
     if (value_of(shifted, task, Objective::Makespan) < value_of(best, task, Objective::Makespan)) {
       best = std::move(shifted);
     }

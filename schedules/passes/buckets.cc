@@ -14,14 +14,15 @@ struct Sums {
 };
 
 // Which bucket a tensor lies in: its segment's own, that of a tied table, that of folded experts.
-enum class Part : std::uint8_t { Own, Table, Experts };
-Part part_of(const ParameterTensor& tensor, bool tied, bool folds) {
-  if (tied && tensor.table) return Part::Table;
-  return folds && tensor.expert ? Part::Experts : Part::Own;
+enum class BucketPart : std::uint8_t { Own, Table, Experts };
+BucketPart part_of(const ParameterTensor& tensor, bool tied, bool folds) {
+  if (tied && tensor.table) return BucketPart::Table;
+  return folds && tensor.expert ? BucketPart::Experts : BucketPart::Own;
 }
 
 // Tensors of a segment in one of its buckets.
-Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied, bool folds, Part wanted) {
+Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied, bool folds,
+             BucketPart wanted) {
   Sums sums;
   for (const ParameterTensor& tensor : tensors) {
     if (part_of(tensor, tied, folds) != wanted) continue;
@@ -97,7 +98,7 @@ void place_tensors(Schedule& s, const std::vector<std::vector<SegmentBuckets>>& 
 }
 
 struct Open {  // a bucket that still takes segments
-  Part part = Part::Own;
+  BucketPart part = BucketPart::Own;
   Sums sums;
   std::vector<std::pair<Stage, std::int32_t>> segments;  // (stage, segment in it), backward order
 };
@@ -106,7 +107,7 @@ struct Open {  // a bucket that still takes segments
 std::int32_t identity(const Open& from) {
   constexpr std::int32_t kSegments = 1 << 15;
   const auto& [stage, segment] = from.segments.front();
-  return (stage.value * 2 + (from.part == Part::Experts ? 1 : 0)) * kSegments + segment;
+  return (stage.value * 2 + (from.part == BucketPart::Experts ? 1 : 0)) * kSegments + segment;
 }
 
 }  // namespace
@@ -139,14 +140,14 @@ void make_buckets(Draft& draft) {
     auto& of = draft.buckets_of[position.index()];
     std::vector<Bucket> made;  // in backward order
     std::vector<Open> made_from;
-    Open dense, experts{.part = Part::Experts};
+    Open dense, experts{.part = BucketPart::Experts};
     const auto close = [&](Open& open) {
       if (open.segments.empty()) return;
       Bucket bucket{.position = position,
                     .partial = open.sums.partial,
                     .elements = open.sums.elements,
                     .tensors = open.sums.tensors};
-      const bool of_experts = open.part == Part::Experts;
+      const bool of_experts = open.part == BucketPart::Experts;
       if (of_experts) bucket.replicas = GroupKind::ExpertData;
       const auto& [stage, segment] = open.segments.front();
       const SegmentInfo& info = s.segments[stage.index()][static_cast<std::size_t>(segment)];
@@ -176,7 +177,7 @@ void make_buckets(Draft& draft) {
               std::any_of(made.begin(), made.end(), [](const Bucket& b) { return b.tied; });
           if (!uses_table || known) return;
           const Sums sums =
-              sums_of(lists.of({SegmentKind::Embedding, -1}), true, folds, Part::Table);
+              sums_of(lists.of({SegmentKind::Embedding, -1}), true, folds, BucketPart::Table);
           made.push_back({.name = "T",
                           .position = position,
                           .partial = sums.partial,
@@ -215,7 +216,7 @@ void make_buckets(Draft& draft) {
       bucket.padded = (bucket.elements + unit - 1) / unit * unit;
       for (const auto& [stage, segment] : made_from[i].segments) {
         SegmentBuckets& its = of[stage.index()][static_cast<std::size_t>(segment)];
-        (made_from[i].part == Part::Experts ? its.experts : its.own) = id;
+        (made_from[i].part == BucketPart::Experts ? its.experts : its.own) = id;
       }
       if (bucket.tied) {
         for (std::size_t stage = 0; stage < of.size(); ++stage) {

@@ -10,8 +10,9 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array kParts{&StepWork::products,  &StepWork::attention,   &StepWork::memory_bound,
-                            &StepWork::computing, &StepWork::collectives, &StepWork::transfers};
+constexpr std::array kWorkParts{&StepWork::products,     &StepWork::attention,
+                                &StepWork::memory_bound, &StepWork::computing,
+                                &StepWork::collectives,  &StepWork::transfers};
 
 void add(StepWork& to, KernelWork work, double ns) {
   switch (work) {
@@ -133,9 +134,9 @@ StepWork step_work(const Trace& trace) {
     const StepWork work = counting.row(row);
     const double multiplicity = trace.rows[row].multiplicity;
     ranks += multiplicity;
-    for (const auto part : kParts) sum.*part += multiplicity * work.*part;
+    for (const auto part : kWorkParts) sum.*part += multiplicity * work.*part;
   }
-  for (const auto part : kParts) sum.*part /= std::max(ranks, 1.0);
+  for (const auto part : kWorkParts) sum.*part /= std::max(ranks, 1.0);
   return sum;
 }
 

@@ -36,10 +36,7 @@ Enum word(const JsonValue& from, std::string_view key, const std::array<std::str
   return static_cast<Enum>(std::ranges::find(words, value->text) - words.begin());
 }
 
-constexpr std::array<std::string_view, 7> kCollectiveNames{
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"};
 constexpr std::array<std::string_view, 3> kProcessLinkNames{"", "memory", "tcp"};
-constexpr std::array<std::string_view, 3> kCopyNames{"h2d", "d2h", "d2d"};
 
 GemmPoint gemm_point(const JsonValue& from) {
   return {.m = integer(from, "m", 1),

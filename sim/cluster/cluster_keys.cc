@@ -287,8 +287,6 @@ constexpr std::array kAttentionKeys{
 };
 constexpr KeyTable kAttention{.title = "attention", .keys = kAttentionKeys};
 
-constexpr std::array<std::string_view, 7> kCollectiveNames{
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"};
 constexpr std::array<std::string_view, 2> kProcessLinks{"memory", "tcp"};
 constexpr std::array kCollectiveKeys{
     KeySpec{.name = "op", .types = kString, .choices = kCollectiveNames, .required = true},
@@ -301,7 +299,6 @@ constexpr std::array kCollectiveKeys{
 };
 constexpr KeyTable kCollectives{.title = "collectives", .keys = kCollectiveKeys};
 
-constexpr std::array<std::string_view, 3> kCopyNames{"h2d", "d2h", "d2d"};
 constexpr std::array kCopyKeys{
     KeySpec{.name = "direction", .types = kString, .choices = kCopyNames, .required = true},
     bytes_key(),

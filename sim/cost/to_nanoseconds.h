@@ -10,6 +10,8 @@
 
 namespace rehearse::sim {
 
+inline constexpr double kMicro = 1e-6;  // a microsecond in seconds
+
 // 13 days. No op takes that long; a cost that would (or is no number) becomes this, and predict()
 // refuses it by too_long(). Small enough that an op's parts can be added up without overflow.
 inline constexpr Nanoseconds kForever{std::int64_t{1} << 50};

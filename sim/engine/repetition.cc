@@ -17,7 +17,7 @@ constexpr std::int64_t kOrderedPeriods = 2;
 // Lengths of a period that are tried: a circuit through k rows takes k rounds.
 constexpr std::int32_t kMostTried = 64;
 
-std::size_t at(std::int32_t i) {
+std::size_t slot(std::int32_t i) {
   return static_cast<std::size_t>(i);
 }
 
@@ -29,14 +29,14 @@ class Finder {
         relative_(relative),
         costs_(costs),
         timeline_(timeline),
-        rows_(at(schedule.num_rows())),
+        rows_(slot(schedule.num_rows())),
         ends_(rows_),
         lengths_(rows_),
         first_(rows_) {
     order_until_ = std::numeric_limits<std::int64_t>::max();
     for (std::size_t r = 0; r < rows_; ++r) {
       if (until[r] < schedule.row_begin[r + 1]) {
-        order_until_ = std::min(order_until_, schedule.ops[at(until[r])].key);
+        order_until_ = std::min(order_until_, schedule.ops[slot(until[r])].key);
       }
     }
     for (std::size_t r = 0; r < rows_; ++r) ends_[r] = first_from(r, order_until_);
@@ -56,7 +56,7 @@ class Finder {
       const std::int32_t microbatches = directions() * (number_of(last) - number_of(i));
       if (microbatches <= 0 || microbatches % multiple != 0) continue;
       ++tried;
-      if (!repeats_in_order(s_.ops[at(last)].key - s_.ops[at(i)].key)) continue;
+      if (!repeats_in_order(s_.ops[slot(last)].key - s_.ops[slot(i)].key)) continue;
       if (auto found = repeats_in_time()) {
         found->microbatches = microbatches;
         return found;
@@ -75,16 +75,17 @@ class Finder {
   // Of the row, before its end; -1: none.
   std::int32_t last_compute(std::size_t r) const {
     for (std::int32_t i = ends_[r]; i-- > s_.row_begin[r];) {
-      if (is_compute(s_.ops[at(i)].kind)) return i;
+      if (is_compute(s_.ops[slot(i)].kind)) return i;
     }
     return -1;
   }
   bool alike(std::int32_t a, std::int32_t b) const {
-    return relative_[at(a)] == relative_[at(b)] && costs_.of_op[at(a)] == costs_.of_op[at(b)];
+    return relative_[slot(a)] == relative_[slot(b)] &&
+           costs_.of_op[slot(a)] == costs_.of_op[slot(b)];
   }
   std::int32_t directions() const { return s_.placement.up.empty() ? 1 : 2; }
   std::int32_t number_of(std::int32_t op) const {
-    return work_of(s_, s_.ops[at(op)]).front().microbatch.value;
+    return work_of(s_, s_.ops[slot(op)]).front().microbatch.value;
   }
 
   // Every row does the same ops again `period` later, in the lowering's own simulation.
@@ -95,13 +96,13 @@ class Finder {
       const std::int32_t length = ends_[r] - first_from(r, order_until_ - period);
       std::int32_t i = ends_[r];
       while (length > 0 && i - length > s_.row_begin[r] && alike(i - 1, i - 1 - length) &&
-             s_.ops[at(i - 1)].key - s_.ops[at(i - 1 - length)].key == period) {
+             s_.ops[slot(i - 1)].key - s_.ops[slot(i - 1 - length)].key == period) {
         --i;
       }
       lengths_[r] = length;
       first_[r] = i;
       for (std::int32_t k = s_.row_begin[r]; k < i; ++k) {
-        since = std::max(since, s_.ops[at(k)].key + costs_.cost({k}).time.value);
+        since = std::max(since, s_.ops[slot(k)].key + costs_.cost({k}).time.value);
       }
       if (order_until_ - since < kOrderedPeriods * period) return false;
     }
@@ -143,14 +144,14 @@ class Finder {
     return found;
   }
 
-  std::int64_t start(std::int32_t op) const { return timeline_.start[at(op)].value; }
-  std::int64_t end(std::int32_t op) const { return timeline_.end[at(op)].value; }
+  std::int64_t start(std::int32_t op) const { return timeline_.start[slot(op)].value; }
+  std::int64_t end(std::int32_t op) const { return timeline_.end[slot(op)].value; }
 
   bool same(std::int32_t op, std::int32_t before, std::int64_t period, std::int64_t until) const {
     if (start(op) - start(before) != period) return false;
     if (end(op) >= until) return true;  // what it loses may be lost to what comes then
     const auto equal = [&](const auto& column) {
-      return column.empty() || column[at(op)] == column[at(before)];
+      return column.empty() || column[slot(op)] == column[slot(before)];
     };
     return end(op) - end(before) == period && equal(timeline_.contended) &&
            equal(timeline_.slowed) && equal(timeline_.limited_by);

@@ -104,26 +104,26 @@ Breakdown of_ours(const Trace& trace) {
 
 // By its kernels. Which of them belong to what is computed again nobody says.
 Breakdown of_profile(const Trace& trace) {
-  constexpr CauseSet kProducts =
+  constexpr CauseSet kAnyProducts =
       set_of({Cause::ForwardProducts, Cause::BackwardProducts, Cause::RecomputeProducts});
-  constexpr CauseSet kAttention =
+  constexpr CauseSet kAnyAttention =
       set_of({Cause::ForwardAttention, Cause::BackwardAttention, Cause::RecomputeAttention});
-  constexpr CauseSet kMemoryBound = set_of({Cause::ForwardMemoryBound, Cause::BackwardMemoryBound,
+  constexpr CauseSet kAnyMemoryBound = set_of({Cause::ForwardMemoryBound, Cause::BackwardMemoryBound,
                                             Cause::RecomputeMemoryBound, Cause::Update});
-  constexpr CauseSet kRest =
+  constexpr CauseSet kAnyRest =
       set_of({Cause::ForwardRest, Cause::BackwardRest, Cause::RecomputeRest});
   Weighing weighing;
   for (std::int32_t row = 0; row < trace.num_rows(); ++row) {
     const DeviceTime time = device_time(trace, {row}, trace.begin.value, trace.end.value);
-    weighing.add(kProducts, static_cast<double>(time.products));
-    weighing.add(kAttention, static_cast<double>(time.attention));
-    weighing.add(kMemoryBound, static_cast<double>(time.memory_bound));
+    weighing.add(kAnyProducts, static_cast<double>(time.products));
+    weighing.add(kAnyAttention, static_cast<double>(time.attention));
+    weighing.add(kAnyMemoryBound, static_cast<double>(time.memory_bound));
     weighing.add(kComputing | kCommunication, static_cast<double>(time.unknown));
     weighing.add(set_of({Cause::PipelineGroup}), static_cast<double>(time.transfers));
     weighing.add(kCommunication & ~set_of({Cause::PipelineGroup, Cause::Copies}),
                  static_cast<double>(time.collectives));
     weighing.add(set_of({Cause::Copies}), static_cast<double>(time.copies));
-    weighing.add(kRest | kWaiting | set_of({Cause::Imbalance}), static_cast<double>(time.nothing));
+    weighing.add(kAnyRest | kWaiting | set_of({Cause::Imbalance}), static_cast<double>(time.nothing));
   }
   return weighing.breakdown(trace.step().value / std::max(trace.profiled_steps, 1));
 }

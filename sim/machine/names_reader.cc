@@ -10,14 +10,13 @@ namespace rehearse::sim {
 namespace {
 
 bool same_letters(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-class Reader {
+class NamesReader {
  public:
-  explicit Reader(const std::string& path) : report_(path) {}
+  explicit NamesReader(const std::string& path) : report_(path) {}
 
   Result<MachineNames> read(const JsonValue& root) {
     MachineNames names;
@@ -117,7 +116,7 @@ Result<MachineNames> shipped_machine_names() {
   const std::string path = shipped_directory() + "/machine/names.json";
   const Result<JsonValue> root = read_json(path);
   if (!root) return root.error();
-  return Reader(path).read(root.value());
+  return NamesReader(path).read(root.value());
 }
 
 }  // namespace rehearse::sim

@@ -38,7 +38,7 @@ double factor_of(Factor factor, std::int32_t ranks) {
   return factor == Factor::One ? 1 : factor == Factor::Part ? part : 2 * part;
 }
 
-std::vector<std::string_view> words_of(std::string_view line) {
+std::vector<std::string_view> words_of_log(std::string_view line) {
   std::vector<std::string_view> words;
   std::size_t at = 0;
   while (at < line.size()) {
@@ -63,10 +63,12 @@ const Program* program_in(std::string_view line) {
   for (std::size_t at = line.find("_perf"); at != std::string_view::npos;
        at = line.find("_perf", at + 1)) {
     std::size_t begin = at;
-    while (begin > 0 && (line[begin - 1] == '_' || (line[begin - 1] >= 'a' && line[begin - 1] <= 'z'))) {
+    while (begin > 0 &&
+           (line[begin - 1] == '_' || (line[begin - 1] >= 'a' && line[begin - 1] <= 'z'))) {
       --begin;
     }
-    const auto* found = std::ranges::find(kPrograms, line.substr(begin, at - begin), &Program::name);
+    const auto* found =
+        std::ranges::find(kPrograms, line.substr(begin, at - begin), &Program::name);
     if (found != kPrograms.end()) return found;
   }
   return nullptr;
@@ -99,7 +101,7 @@ class Log {
       const bool concluded = line.find("concluded") != std::string_view::npos;
       program_ = concluded ? nullptr : program;
     }
-    const std::vector<std::string_view> words = words_of(line);
+    const std::vector<std::string_view> words = words_of_log(line);
     if (words.empty()) return {};
     if (words[0] == "#" && words.size() > 1 && words[1] == "Using") {
       if (const Result<> finished = finish_table(); !finished) return finished;
@@ -110,8 +112,8 @@ class Log {
     } else if (words[0] == "#" && words.size() > 1 && words[1] == "size") {
       if (const Result<> finished = finish_table(); !finished) return finished;
       columns_.assign(words.begin() + 1, words.end());
-    } else if (!columns_.empty() && words[0].find_first_not_of("0123456789") ==
-                                        std::string_view::npos) {
+    } else if (!columns_.empty() &&
+               words[0].find_first_not_of("0123456789") == std::string_view::npos) {
       return row(words);
     }
     return {};
@@ -125,7 +127,8 @@ class Log {
       if (words[i] == "on") host = words[i + 1];
       if (!words[i].starts_with('[') || !words[i].ends_with(']')) continue;
       const char* begin = words[i + 1].data();
-      std::string name(begin, static_cast<std::size_t>(words.back().data() + words.back().size() - begin));
+      std::string name(begin,
+                       static_cast<std::size_t>(words.back().data() + words.back().size() - begin));
       if (std::ranges::find(out_.gpu_names, name) == out_.gpu_names.end()) {
         out_.gpu_names.push_back(std::move(name));
       }
@@ -181,8 +184,8 @@ class Log {
     for (const Row& row : rows) {
       if (row.algorithm >= 1 && !is_of(row, *program)) {
         return wrong(row.line, "bus bandwidth over algorithm bandwidth is not that of " +
-                                   std::string(program->name) + " among " +
-                                   std::to_string(ranks_) + " ranks");
+                                   std::string(program->name) + " among " + std::to_string(ranks_) +
+                                   " ranks");
       }
       out_.points.push_back({.op = program->op,
                              .ranks = ranks_,
@@ -204,8 +207,8 @@ class Log {
   std::int32_t line_ = 0, ranks_ = 0;
   std::map<std::string, std::int32_t> hosts_;  // ranks of each
   std::vector<std::string> columns_;
-  std::vector<Row> rows_;              // of the table at hand
-  const Program* program_ = nullptr;   // that was named last
+  std::vector<Row> rows_;             // of the table at hand
+  const Program* program_ = nullptr;  // that was named last
   NcclTestsLog out_;
 };
 

@@ -10,7 +10,7 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr std::int32_t kMostDevices = 1024;
+constexpr std::int32_t kMostOfXml = 1024;
 constexpr std::int32_t kMostLinks = 1024;
 
 // The leading number of "32.0 GT/s PCIe", "400000"; none: there is no number.
@@ -43,9 +43,9 @@ const XmlElement* child(const XmlElement& of, std::string_view name) {
   return found == of.children.end() ? nullptr : &*found;
 }
 
-class Reader {
+class TopologyReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {}
+  explicit TopologyReader(const std::string& path) : path_(path) {}
 
   Result<NodeTopology> read(const XmlElement& root) {
     if (root.name != "system") {
@@ -63,7 +63,7 @@ class Reader {
       for (const XmlElement& device : cpu.children) device_of(device, -1);
     }
     if (gpus_.empty()) return Error{path_ + ": no GPU stands in it"};
-    if (gpus_.size() > kMostDevices || out_.nics.size() > kMostDevices) {
+    if (gpus_.size() > kMostOfXml || out_.nics.size() > kMostOfXml) {
       return Error{path_ + ": more devices than a node has"};
     }
     links();
@@ -192,8 +192,7 @@ class Reader {
     }
     for (NodeNic& nic : out_.nics) {
       const auto found = std::ranges::find(kept, nic.pcie_switch);
-      nic.pcie_switch =
-          found == kept.end() ? -1 : static_cast<std::int32_t>(found - kept.begin());
+      nic.pcie_switch = found == kept.end() ? -1 : static_cast<std::int32_t>(found - kept.begin());
     }
     out_.pcie_switches = static_cast<std::int32_t>(kept.size());
   }
@@ -211,7 +210,7 @@ class Reader {
 Result<NodeTopology> read_nccl_topology(std::string_view text, const std::string& path) {
   const Result<XmlElement> root = parse_xml(text, path);
   if (!root) return root.error();
-  return Reader(path).read(root.value());
+  return TopologyReader(path).read(root.value());
 }
 
 }  // namespace rehearse::sim

@@ -14,8 +14,6 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr double kMicro = 1e-6;
-
 bool is_parts(OpKind kind) {
   return kind == OpKind::AllGather || kind == OpKind::ReduceScatter;
 }

@@ -11,11 +11,11 @@
 
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
+#include "sim/cost/to_nanoseconds.h"
 
 namespace rehearse::sim {
 namespace {
 
-constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
 
 // Members of one object, with the first error kept in the report. Numbers are required unless a

@@ -15,8 +15,6 @@ struct Buffers {
   double nic = 0;       // over nodes
 };
 
-constexpr double kMicro = 1e-6;
-
 std::int64_t whole(double bytes) {
   return std::llround(bytes);
 }

@@ -13,8 +13,6 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr double kMicro = 1e-6;
-
 Nanoseconds nanoseconds(double seconds) {
   return std::max(Nanoseconds{1}, seconds_to_nanoseconds(seconds));
 }

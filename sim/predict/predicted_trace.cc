@@ -88,7 +88,7 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
 }
 
 // What each node inside a body takes, by the models that priced the prediction.
-NodeTimes node_times(const Prediction& p) {
+rehearse::NodeTimes node_times(const Prediction& p) {
   return [models = p.models](const Body& body) {
     std::vector<NodeTime> times;
     for (const NodePrice& node : models->compute->price_nodes(body)) {
@@ -152,9 +152,9 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
     for (const std::string& name : link_names(p, cluster)) {
       const std::size_t i = links.size();  // the last may stand for the machine's cores
       trace.strings.push_back(name);
-      links.push_back({.name = static_cast<TraceString>(trace.strings.size()) - 1,
-                       .bytes_per_second =
-                           i < known.size() ? std::llround(known[i].capacity.value) : 0});
+      links.push_back(
+          {.name = static_cast<TraceString>(trace.strings.size()) - 1,
+           .bytes_per_second = i < known.size() ? std::llround(known[i].capacity.value) : 0});
     }
     std::vector<std::int64_t> begin(p.timeline.load_begin.begin(), p.timeline.load_begin.end());
     trace.links = std::move(links);

@@ -23,7 +23,7 @@ constexpr std::int32_t kMostChanges = 3;
 constexpr double kWorthAChange = 0.9;
 // What is replayed of one number of changes, and of the whole space for the least memory. Our own
 // runtime's arena comes of a whole lowering, so fewer of its plans are tried.
-constexpr std::int32_t kMostReplays = 48, kMostArenas = 8;
+constexpr std::int32_t kMostFitReplays = 48, kMostArenas = 8;
 // The first plan that fits is predicted, and more while their steps have fewer ops in all.
 constexpr std::int32_t kMostPredictions = 3;
 constexpr std::int64_t kFewOps = 4000;
@@ -149,7 +149,7 @@ class Finder {
   // Replays them in their order, the fullest row alone. Of the first few that fit the fastest is
   // taken, if it is worth its changes; as long as none fits, the one that needs least.
   void look_at(const std::vector<Choice>& choices) {
-    std::int32_t replays = plan_.runtime.performer().plans_arena ? kMostArenas : kMostReplays;
+    std::int32_t replays = plan_.runtime.performer().plans_arena ? kMostArenas : kMostFitReplays;
     std::int32_t predictions = 0;
     std::int64_t predicted_ops = 0;
     const double shorter_than =

@@ -13,6 +13,10 @@
 
 namespace rehearse::viz {
 
+inline bool holds(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
 // Texts by number, each once, in order of first appearance. Views into the file's own text.
 class Texts {
  public:

@@ -10,10 +10,6 @@ namespace {
 
 using Category = ForeignEvent::Category;
 
-bool holds(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // B and E of one thread, matched like brackets, become X.
 std::vector<ForeignEvent> paired(std::vector<ForeignEvent>& events) {
   std::vector<ForeignEvent> out;
@@ -124,9 +120,9 @@ std::string lane_title(const ForeignEvents& in, const Process& process, const Th
 }
 
 // What the ops that differ only by time share.
-class Classes {
+class ForeignClasses {
  public:
-  explicit Classes(ForeignEvents& in) : in_(in), text_ids_(in.texts.size(), -1) {}
+  explicit ForeignClasses(ForeignEvents& in) : in_(in), text_ids_(in.texts.size(), -1) {}
 
   // The event's class, and its micro-batch (-1: none).
   std::pair<std::int32_t, std::int32_t> find(const ForeignEvent& e, std::int32_t slot) {
@@ -253,7 +249,7 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   };
   std::vector<TraceRow> rows;
   std::vector<TraceLane> lanes(processes.size() * static_cast<std::size_t>(trace.slots));
-  Classes classes(in);
+  ForeignClasses classes(in);
   std::vector<std::int64_t> row_begin{0}, starts, ends;
   std::vector<std::int32_t> op_class, microbatch;
   for (std::size_t p = 0; p < processes.size(); ++p) {

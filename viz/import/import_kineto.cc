@@ -15,10 +15,6 @@ namespace {
 
 using Category = ForeignEvent::Category;
 
-bool holds(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // Takes the number that `text` begins with; -1: none.
 std::int32_t take_number(std::string_view& text) {
   std::int32_t value = -1;

@@ -9,9 +9,9 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr double kLeft = 70, kTop = 46, kHeight = 280, kRight = 30, kFoot = 68;
-constexpr double kLine = 16, kTitleLine = 22;
-constexpr double kLeastWidth = 420, kLeastPerPoint = 70, kGap = 16;
+constexpr double kCurveLeft = 70, kCurveTop = 46, kHeight = 280, kCurveRight = 30, kFoot = 68;
+constexpr double kCurveLine = 16, kCurveTitle = 22;
+constexpr double kLeastWidth = 420, kLeastPerPoint = 70, kCurveGap = 16;
 
 // The largest of 1, 2, 5 times a power of ten that cuts `most` into at least four.
 double tick_of(double most) {
@@ -22,17 +22,17 @@ double tick_of(double most) {
   return power;
 }
 
-class Drawing {
+class CurveDrawing {
  public:
-  Drawing(const Curve& curve, Theme theme) : curve_(curve), colors_(palette(theme)) {
+  CurveDrawing(const Curve& curve, Theme theme) : curve_(curve), colors_(palette(theme)) {
     double per_point = kLeastPerPoint;
     for (const CurvePoint& point : curve.points) {
       most_ = std::max(most_, point.high);
-      per_point = std::max(per_point, text_width(point.label, TextSize::Normal) + kGap);
+      per_point = std::max(per_point, text_width(point.label, TextSize::Normal) + kCurveGap);
     }
     width_ = std::max(kLeastWidth, per_point * static_cast<double>(curve.points.size()));
     title_ = wrapped(curve.title, TextSize::Title, width_);
-    top_y_ = kTop + kTitleLine * static_cast<double>(title_.size());
+    top_y_ = kCurveTop + kCurveTitle * static_cast<double>(title_.size());
     for (const CurvePoint& point : curve.points) {
       if (point.reason.empty()) continue;
       for (std::string& line :
@@ -40,9 +40,9 @@ class Drawing {
         reasons_.push_back(std::move(line));
       }
     }
-    scene_.width = static_cast<std::int32_t>(kLeft + width_ + kRight);
+    scene_.width = static_cast<std::int32_t>(kCurveLeft + width_ + kCurveRight);
     scene_.height = static_cast<std::int32_t>(top_y_ + kHeight + kFoot +
-                                              kLine * static_cast<double>(reasons_.size()));
+                                              kCurveLine * static_cast<double>(reasons_.size()));
     scene_.background = colors_.background;
     scene_.title = curve.title;
   }
@@ -50,16 +50,16 @@ class Drawing {
   Scene run() {
     double y = 4;
     for (const std::string& line : title_) {
-      text(kLeft, y += kTitleLine, line, Anchor::Begin, TextSize::Title);
+      text(kCurveLeft, y += kCurveTitle, line, Anchor::Begin, TextSize::Title);
     }
-    text(kLeft, y + 18, curve_.y_title, Anchor::Begin, TextSize::Small);
+    text(kCurveLeft, y + 18, curve_.y_title, Anchor::Begin, TextSize::Small);
     axis();
     band();
     for (std::size_t i = 0; i < curve_.points.size(); ++i) point(i);
-    text(kLeft + width_ / 2, top_y_ + kHeight + 40, curve_.x_title, Anchor::Middle);
-    y = top_y_ + kHeight + kFoot - kLine;
+    text(kCurveLeft + width_ / 2, top_y_ + kHeight + 40, curve_.x_title, Anchor::Middle);
+    y = top_y_ + kHeight + kFoot - kCurveLine;
     for (const std::string& line : reasons_) {
-      text(kLeft, y += kLine, line, Anchor::Begin, TextSize::Small);
+      text(kCurveLeft, y += kCurveLine, line, Anchor::Begin, TextSize::Small);
     }
     return std::move(scene_);
   }
@@ -71,8 +71,8 @@ class Drawing {
         {.x = x, .y = y, .anchor = anchor, .size = size, .color = colors_.text, .text = what});
   }
   double at_x(std::size_t i) const {
-    return kLeft + width_ * (static_cast<double>(i) + 0.5) /
-                       static_cast<double>(std::max<std::size_t>(curve_.points.size(), 1));
+    return kCurveLeft + width_ * (static_cast<double>(i) + 0.5) /
+                            static_cast<double>(std::max<std::size_t>(curve_.points.size(), 1));
   }
   double at_y(double value) const { return top_y_ + kHeight * (1 - value / top_); }
 
@@ -85,8 +85,8 @@ class Drawing {
     for (double t = 0; t <= ticks; ++t) {
       const double y = at_y(t * tick);
       scene_.plates.push_back(
-          {.x = kLeft, .y = y - 0.5, .width = width_, .height = 1, .fill = colors_.grid});
-      text(kLeft - 8, y + 4, fmt::format("{:g}", t * tick), Anchor::End);
+          {.x = kCurveLeft, .y = y - 0.5, .width = width_, .height = 1, .fill = colors_.grid});
+      text(kCurveLeft - 8, y + 4, fmt::format("{:g}", t * tick), Anchor::End);
     }
   }
 
@@ -149,7 +149,7 @@ class Drawing {
 }  // namespace
 
 Scene curve_scene(const Curve& curve, Theme theme) {
-  return Drawing(curve, theme).run();
+  return CurveDrawing(curve, theme).run();
 }
 
 }  // namespace rehearse::viz

@@ -16,7 +16,7 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr double kMargin = 16, kRight = 76;
+constexpr double kFigureMargin = 16, kFigureRight = 76;
 
 class Figure {
  public:
@@ -40,11 +40,12 @@ class Figure {
       label_width_ = std::max(
           label_width_, static_cast<double>(text_width(row_name(trace_, {row}), TextSize::Normal)));
     }
-    left_ =
-        kMargin + std::min(220.0, std::max(60.0, label_width_)) + (streams_.size() > 1 ? 56 : 10);
-    view_ = {.begin = begin_,
-             .end = end_,
-             .width_px = std::max(50, static_cast<std::int32_t>(options.width - left_ - kRight))};
+    left_ = kFigureMargin + std::min(220.0, std::max(60.0, label_width_)) +
+            (streams_.size() > 1 ? 56 : 10);
+    view_ = {
+        .begin = begin_,
+        .end = end_,
+        .width_px = std::max(50, static_cast<std::int32_t>(options.width - left_ - kFigureRight))};
   }
 
   Scene draw() {
@@ -55,7 +56,7 @@ class Figure {
     axis();
     lanes();
     footer();
-    scene_.height = static_cast<std::int32_t>(std::ceil(y_ + kMargin));
+    scene_.height = static_cast<std::int32_t>(std::ceil(y_ + kFigureMargin));
     return std::move(scene_);
   }
 
@@ -85,8 +86,8 @@ class Figure {
                               : !trace_.schedule_name.empty() ? trace_.schedule_name
                                                               : "timeline";
     scene_.title = title;
-    y_ = kMargin + 15;
-    text(kMargin, y_, title, TextSize::Title, colors_.text);
+    y_ = kFigureMargin + 15;
+    text(kFigureMargin, y_, title, TextSize::Title, colors_.text);
     std::string line = trace_.label == TraceLabel::Predicted ? "predicted" : "measured";
     if (!trace_.schedule_name.empty() && trace_.schedule_name != title) {
       line += " · " + trace_.schedule_name;
@@ -97,17 +98,16 @@ class Figure {
               time_text(end_.value - trace_.begin.value);
     }
     y_ += 20;
-    text(kMargin, y_, line, TextSize::Normal, colors_.faint_text);
-    text(options_.width - kMargin, y_, "bubbles: " + bubbles_text(summary_), TextSize::Normal,
+    text(kFigureMargin, y_, line, TextSize::Normal, colors_.faint_text);
+    text(options_.width - kFigureMargin, y_, "bubbles: " + bubbles_text(summary_), TextSize::Normal,
          colors_.text, Anchor::End);
   }
 
   // Every kind and cause in view, with its share of the ranks' time; then what memory is for.
   void legend() {
-    legend_x_ = kMargin;
+    legend_x_ = kFigureMargin;
     y_ += 14;
-    const Summary by_color =
-        summarize(colored(), begin_.value, end_.value, first_row_, last_row_);
+    const Summary by_color = summarize(colored(), begin_.value, end_.value, first_row_, last_row_);
     for (const LegendEntry& one : viz::legend(by_color, coloring_, options_.theme)) {
       if (one.shown) legend_entry(one.style, one.name + " " + percent_text(one.share));
     }
@@ -117,7 +117,7 @@ class Figure {
     if (streams_.size() > 1)
       legend_entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
     if (shows_memory()) {
-      legend_x_ = kMargin;
+      legend_x_ = kFigureMargin;
       y_ += 19;
       for (const LegendEntry& one : memory_legend(trace_)) legend_entry(one.style, one.name);
     }
@@ -125,8 +125,8 @@ class Figure {
   }
   void legend_entry(const KindStyle& style, std::string name) {
     const double width = 18 + 6 + text_width(name, TextSize::Small) + 18;
-    if (legend_x_ + width > options_.width - kMargin) {
-      legend_x_ = kMargin;
+    if (legend_x_ + width > options_.width - kFigureMargin) {
+      legend_x_ = kFigureMargin;
       y_ += 19;
     }
     scene_.rects.push_back({.x = legend_x_,
@@ -174,7 +174,7 @@ class Figure {
       text(x, y_ - 6, tick_text(tick - zero, step), TextSize::Small, colors_.faint_text,
            Anchor::Middle);
     }
-    text(options_.width - kMargin, y_ - 6, "idle", TextSize::Small, colors_.faint_text,
+    text(options_.width - kFigureMargin, y_ - 6, "idle", TextSize::Small, colors_.faint_text,
          Anchor::End);
     y_ += 2;
   }
@@ -222,24 +222,24 @@ class Figure {
     const TextSize size = height >= 15 ? TextSize::Normal : TextSize::Small;
     const double base =
         y_ + std::max(height / 2 + (size == TextSize::Normal ? 5 : 4), every > 1 ? 9.0 : 0.0);
-    text(kMargin, base, row_name(trace_, {row}), size, colors_.text);
+    text(kFigureMargin, base, row_name(trace_, {row}), size, colors_.text);
     const Summary own = summarize(index_, begin_.value, end_.value, row, row + 1);
-    text(options_.width - kMargin, base, percent_text(own.bubble_ratio()), size, colors_.text,
+    text(options_.width - kFigureMargin, base, percent_text(own.bubble_ratio()), size, colors_.text,
          Anchor::End);
   }
 
   // The row's memory over time, with the most that it ever holds.
   void memory(std::int32_t row, const Frame& frame) {
-    constexpr double kHeight = 44;
+    constexpr double kRowHeight = 44;
     const MemoryCurve curve(trace_, {row});
     y_ += 3;
-    paint_memory(trace_, {row}, curve, frame, {.x = left_, .y = y_, .height = kHeight},
+    paint_memory(trace_, {row}, curve, frame, {.x = left_, .y = y_, .height = kRowHeight},
                  options_.theme, scene_);
-    text(left_ - 8, y_ + kHeight / 2 + 4, "memory", TextSize::Small, colors_.faint_text,
+    text(left_ - 8, y_ + kRowHeight / 2 + 4, "memory", TextSize::Small, colors_.faint_text,
          Anchor::End);
-    text(options_.width - kMargin, y_ + kHeight / 2 + 4, bytes_text(curve.peak().bytes),
+    text(options_.width - kFigureMargin, y_ + kRowHeight / 2 + 4, bytes_text(curve.peak().bytes),
          TextSize::Small, colors_.text, Anchor::End);
-    y_ += kHeight;
+    y_ += kRowHeight;
   }
 
   void footer() {
@@ -248,7 +248,7 @@ class Figure {
         "A row is what one rank does, from left to right. Full colour: it computes. "
         "Hatched: a bubble, it waits; the pattern says for what.";
     if (!trace_.caption.empty()) line = trace_.caption + ". " + line;
-    text(kMargin, y_, line, TextSize::Small, colors_.faint_text);
+    text(kFigureMargin, y_, line, TextSize::Small, colors_.faint_text);
   }
 
   const TraceIndex& index_;

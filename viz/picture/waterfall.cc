@@ -8,14 +8,14 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr double kMargin = 20, kTitleLine = 22, kRow = 26, kBar = 16, kGap = 12;
+constexpr double kFallMargin = 20, kFallTitle = 22, kFallRow = 26, kBar = 16, kFallGap = 12;
 constexpr double kBars = 460, kValue = 84, kMostLabel = 380;
 // Of Okabe and Ito: totals, what takes longer, what takes less.
 constexpr Color kTotal{0, 114, 178}, kLonger{213, 94, 0}, kShorter{0, 158, 115};
 
-class Drawing {
+class FallDrawing {
  public:
-  Drawing(const Waterfall& waterfall, Theme theme)
+  FallDrawing(const Waterfall& waterfall, Theme theme)
       : waterfall_(waterfall), colors_(palette(theme)) {
     std::int64_t at = waterfall.begin;
     least_ = most_ = at;
@@ -33,36 +33,36 @@ class Drawing {
     axis_ = (most_ - least_) * kSmall < most_
                 ? std::max<std::int64_t>(0, least_ - (most_ - least_) / 2)
                 : 0;
-    left_ = kMargin + label_ + kGap;
-    width_ = left_ + kBars + kValue + kMargin;
-    title_ = wrapped(waterfall.title, TextSize::Title, width_ - 2 * kMargin);
+    left_ = kFallMargin + label_ + kFallGap;
+    width_ = left_ + kBars + kValue + kFallMargin;
+    title_ = wrapped(waterfall.title, TextSize::Title, width_ - 2 * kFallMargin);
   }
 
   Scene run() {
-    double y = kMargin;
+    double y = kFallMargin;
     for (const std::string& line : title_) {
-      text(kMargin, y + 16, line, Anchor::Begin, TextSize::Title);
-      y += kTitleLine;
+      text(kFallMargin, y + 16, line, Anchor::Begin, TextSize::Title);
+      y += kFallTitle;
     }
-    y += kGap;
+    y += kFallGap;
     top_ = y;
     bar(y, waterfall_.from, axis_, waterfall_.begin, kTotal, time_text(waterfall_.begin));
     std::int64_t at = waterfall_.begin;
     for (const WaterfallStep& step : waterfall_.steps) {
-      y += kRow;
+      y += kFallRow;
       const bool longer = step.difference > 0;
       bar(y, step.label, std::min(at, at + step.difference), std::max(at, at + step.difference),
           longer ? kLonger : kShorter, (longer ? "+" : "") + time_text(step.difference));
       joint(y, at);
       at += step.difference;
     }
-    y += kRow;
+    y += kFallRow;
     joint(y, at);
     bar(y, waterfall_.to, axis_, at, kTotal, time_text(at));
-    y += kRow;
+    y += kFallRow;
     axis(y);
     scene_.width = static_cast<std::int32_t>(width_);
-    scene_.height = static_cast<std::int32_t>(y + kRow + (axis_ > 0 ? kRow : 0));
+    scene_.height = static_cast<std::int32_t>(y + kFallRow + (axis_ > 0 ? kFallRow : 0));
     scene_.background = colors_.background;
     scene_.title = waterfall_.title;
     return std::move(scene_);
@@ -80,7 +80,7 @@ class Drawing {
   }
   void bar(double y, const std::string& label, std::int64_t from, std::int64_t until, Color fill,
            const std::string& value) {
-    text(left_ - kGap, y + kBar - 3, clipped(label, TextSize::Normal, label_), Anchor::End);
+    text(left_ - kFallGap, y + kBar - 3, clipped(label, TextSize::Normal, label_), Anchor::End);
     scene_.rects.push_back({.x = at_x(from),
                             .y = y,
                             .width = std::max(1.0, at_x(until) - at_x(from)),
@@ -91,7 +91,7 @@ class Drawing {
   // From the end of the bar above to the beginning of the one at y.
   void joint(double y, std::int64_t at) {
     scene_.lines.push_back({.x1 = at_x(at),
-                            .y1 = y - kRow + kBar,
+                            .y1 = y - kFallRow + kBar,
                             .x2 = at_x(at),
                             .y2 = y,
                             .width = 1,
@@ -121,7 +121,7 @@ class Drawing {
 }  // namespace
 
 Scene waterfall_scene(const Waterfall& waterfall, Theme theme) {
-  return Drawing(waterfall, theme).run();
+  return FallDrawing(waterfall, theme).run();
 }
 
 }  // namespace rehearse::viz

@@ -13,7 +13,7 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr double kSide = 14, kLine = 16, kHead = 44;
+constexpr double kSide = 14, kMemoryLine = 16, kHead = 44;
 
 // The map of the arena: a rectangle per value, from the begin of its life to its end, as tall as it
 // is large. What lies under the mouse is told.
@@ -61,11 +61,10 @@ void draw_map(const ViewContext& c, Scene& layer, const Document& document, std:
   layer.layers.push_back(std::move(map));
   if (under == nullptr) return;
   const auto since = [&](std::int64_t time) { return time_text(time - trace.begin.value); };
-  const std::vector<Fact> facts{
-      {value_name(trace, under->value), trace.memory_parts[under->part]},
-      {"bytes", bytes_text(under->bytes)},
-      {"address", bytes_text(under->offset) + " into the arena"},
-      {"alive", since(under->begin) + " to " + since(under->end)}};
+  const std::vector<Fact> facts{{value_name(trace, under->value), trace.memory_parts[under->part]},
+                                {"bytes", bytes_text(under->bytes)},
+                                {"address", bytes_text(under->offset) + " into the arena"},
+                                {"alive", since(under->begin) + " to " + since(under->end)}};
   layer.layers.emplace_back();
   draw_facts(c, layer.layers.back(), facts);
 }
@@ -85,16 +84,16 @@ void draw_inventory(const ViewContext& c, Scene& layer, const Document& document
              color);
     add_text(layer, now_x, y, now, TextSize::Small, color, Anchor::End);
     add_text(layer, peak_x, y, most, TextSize::Small, color, Anchor::End);
-    y += kLine;
+    y += kMemoryLine;
   };
   const auto bytes = [&](std::int64_t value) { return bytes_text(value, peak.bytes); };
   line("alive", "at " + time_text(at.since), "at the peak", c.colors.faint_text);
   for (std::size_t part = 0; part < trace.memory_parts.size(); ++part) {
     const std::int64_t now =
-        sample < 0 ? 0
-                   : trace.memory_bytes[static_cast<std::size_t>(sample) *
-                                            trace.memory_parts.size() +
-                                        part];
+        sample < 0
+            ? 0
+            : trace.memory_bytes[static_cast<std::size_t>(sample) * trace.memory_parts.size() +
+                                 part];
     if (now == 0 && peak.parts[part] == 0) continue;
     layer.rects.push_back(
         {.x = x, .y = y - 9, .width = 12, .height = 10, .fill = memory_color(part)});
@@ -105,13 +104,13 @@ void draw_inventory(const ViewContext& c, Scene& layer, const Document& document
   if (capacity > 0) line("of the device's", "", bytes(capacity), c.colors.faint_text);
   const std::vector<std::int32_t> alive = alive_at(trace, {at.row}, peak.time);
   if (alive.empty()) return;
-  y += kLine / 2;
+  y += kMemoryLine / 2;
   line("largest of " + std::to_string(alive.size()) + " values at the peak", "", "",
        c.colors.faint_text);
   for (const std::int32_t value : alive) {
     if (y > bottom) break;
-    line(value_name(trace, value), "",
-         bytes(trace.values[static_cast<std::size_t>(value)].bytes), c.colors.text);
+    line(value_name(trace, value), "", bytes(trace.values[static_cast<std::size_t>(value)].bytes),
+         c.colors.text);
   }
 }
 
@@ -133,12 +132,12 @@ void draw_memory_box(const ViewContext& c, Scene& layer) {
            TextSize::Normal, c.colors.faint_text, Anchor::End);
   const double right = width * 0.34;
   const bool map = !document.arena(at.row).empty();
-  const double room = height - kHead - kSide, tall = map ? (room - kLine) / 2 : room;
-  View view{.begin = {c.at_ns(at.document, c.state.begin)},
-            .end = {std::max(c.at_ns(at.document, c.state.begin) + 1,
-                             c.at_ns(at.document, c.state.end))},
-            .width_px = static_cast<std::int32_t>(width - right - 2 * kSide),
-            .snap = true};
+  const double room = height - kHead - kSide, tall = map ? (room - kMemoryLine) / 2 : room;
+  View view{
+      .begin = {c.at_ns(at.document, c.state.begin)},
+      .end = {std::max(c.at_ns(at.document, c.state.begin) + 1, c.at_ns(at.document, c.state.end))},
+      .width_px = static_cast<std::int32_t>(width - right - 2 * kSide),
+      .snap = true};
   Frame frame;
   layout(document.index(), view, {}, frame);
   const CurvePlace curve{.x = x + kSide, .y = y + kHead, .height = tall};
@@ -158,7 +157,7 @@ void draw_memory_box(const ViewContext& c, Scene& layer) {
   draw_inventory(c, layer, document, at, x + width - right, y + kHead + 10, right - kSide,
                  y + height - kSide);
   if (!map) return;
-  const double below = curve.y + tall + kLine;
+  const double below = curve.y + tall + kMemoryLine;
   add_text(layer, curve.x, below - 4,
            "arena: address over time, " + bytes_text(arena_bytes(document.arena(at.row))),
            TextSize::Small, c.colors.faint_text);

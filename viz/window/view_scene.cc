@@ -87,7 +87,8 @@ class Composer {
       if (row.memory_y < 0 || !in_sight(row.memory_y, c.at.memory_height)) continue;
       const Document& document = c.session.at(row.document);
       paint_memory(document.trace(), {row.row}, document.memory(row.row), frame_of(row.document),
-                   {.x = c.at.left, .y = row.memory_y, .height = c.at.memory_height}, c.theme, layer);
+                   {.x = c.at.left, .y = row.memory_y, .height = c.at.memory_height}, c.theme,
+                   layer);
     }
     for (const LinkSpot& link : c.at.links) {
       if (link.link < 0 || !in_sight(link.y, c.at.link_height)) continue;
@@ -108,7 +109,8 @@ class Composer {
     }
   }
 
-  // How much longer or shorter each op is than in the first trace, in words; its colour says it too.
+  // How much longer or shorter each op is than in the first trace, in words; its colour says it
+  // too.
   void label_errors(const Frame& frame, const LaneFrame& lane, const LaneSpot& spot, Scene& layer) {
     const Trace& trace = c.session.at(1).trace();
     const Trace& other = c.session.at(0).trace();
@@ -188,8 +190,7 @@ class Composer {
   Place place_of(OpRef op) {
     const Trace& trace = c.session.at(op.document).trace();
     const std::int32_t row = trace.row_of(op.op).value;
-    const LaneSpot* spot =
-        spot_of(op.document, row * trace.slots + trace.class_of(op.op).slot);
+    const LaneSpot* spot = spot_of(op.document, row * trace.slots + trace.class_of(op.op).slot);
     const bool folded = spot == nullptr;
     if (folded) spot = spot_of(op.document, row * trace.slots);
     if (spot == nullptr) return {};
@@ -211,19 +212,14 @@ class Composer {
     const double right = c.at.left + c.at.width;
     if ((x1 < c.at.left && x2 < c.at.left) || (x1 > right && x2 > right)) return;
     const auto line = [&](double ax, double ay, double bx, double by) {
-      layer.lines.push_back({.x1 = ax,
-                             .y1 = ay,
-                             .x2 = bx,
-                             .y2 = by,
-                             .width = width,
-                             .color = color,
-                             .alpha = alpha});
+      layer.lines.push_back(
+          {.x1 = ax, .y1 = ay, .x2 = bx, .y2 = by, .width = width, .color = color, .alpha = alpha});
     };
     line(x1, y1, x2, y2);
     const double dx = x2 - x1, dy = y2 - y1, length = std::hypot(dx, dy);
-    constexpr double kHead = 8, kSpread = 0.45;  // [px]; of the head's half width to its length
-    if (length < kHead) return;
-    const double ux = dx / length * kHead, uy = dy / length * kHead;
+    constexpr double kHeadline = 8, kSpread = 0.45;  // [px]; of the head's half width to its length
+    if (length < kHeadline) return;
+    const double ux = dx / length * kHeadline, uy = dy / length * kHeadline;
     line(x2, y2, x2 - ux - uy * kSpread, y2 - uy + ux * kSpread);
     line(x2, y2, x2 - ux + uy * kSpread, y2 - uy - ux * kSpread);
   }
@@ -295,8 +291,8 @@ class Composer {
   }
   void strong_arrows(std::int32_t document, const std::vector<Arrow>& arrows, Scene& layer) {
     for (const Arrow& one : arrows) {
-      arrow(document, one, 2,
-            one.kind == ArrowKind::Wait ? c.colors.text : color_of(OpKind::Send), 255, 0.5, layer);
+      arrow(document, one, 2, one.kind == ArrowKind::Wait ? c.colors.text : color_of(OpKind::Send),
+            255, 0.5, layer);
     }
   }
   void outline(double x, double y, double width, double height, Scene& layer) {
@@ -318,8 +314,7 @@ class Composer {
     const Document& document = c.session.at(d);
     const Trace& trace = document.trace();
     const Bubble bubble = bubble_at(trace, document.causality(), found.idle);
-    if (bubble.op)
-      strong_arrows(d, arrows_of(trace, document.causality(), bubble.op), layer);
+    if (bubble.op) strong_arrows(d, arrows_of(trace, document.causality(), bubble.op), layer);
     const double x = c.x_of(c.since(trace, bubble.begin)), end = c.x_of(c.since(trace, bubble.end));
     outline(x, found.lane->y, std::max(2.0, end - x), found.lane->height, layer);
   }
@@ -386,8 +381,8 @@ class Composer {
       const Trace& trace = c.session.at(spot.document).trace();
       if (spot.lane % trace.slots == 0 || spot.y + spot.height < c.at.top || spot.y > c.at.bottom)
         continue;
-      add_text(layer, c.at.left - 8, spot.y + spot.height / 2 + 4, lane_name(trace, spot.lane), TextSize::Small,
-               c.colors.faint_text, Anchor::End);
+      add_text(layer, c.at.left - 8, spot.y + spot.height / 2 + 4, lane_name(trace, spot.lane),
+               TextSize::Small, c.colors.faint_text, Anchor::End);
     }
     for (const LinkSpot& spot : c.at.links) {
       const double base = spot.y + c.at.link_height / 2 + 3;

@@ -8,7 +8,6 @@ namespace {
 
 using H = TensorHome;
 using K = Kernel;
-constexpr std::int64_t kNumber = 4;  // bytes of an index, a score, a weight
 
 }  // namespace
 
@@ -102,22 +101,22 @@ void ExpertBody::take_home(T all, T local, std::string_view sent) {
 // so each knows what comes and for whom.
 ExpertBody::T ExpertBody::bring_choice(T own) {
   const std::int64_t all_copies = x_.block * x_.copies;
-  const T all = b_.tensor("chosen experts of all", H::Workspace, kNumber * all_copies);
-  over(Axis::ExpertBlock, K::AllGather, "chosen experts; all_gather ep", kNumber * all_copies, own,
-       all, NodePhase::Main);
+  const T all = b_.tensor("chosen experts of all", H::Workspace, kScoreBytes * all_copies);
+  over(Axis::ExpertBlock, K::AllGather, "chosen experts; all_gather ep", kScoreBytes * all_copies,
+       own, all, NodePhase::Main);
   if (x_.gathers_tokens) {
-    over(Axis::ExpertBlock, K::AllGather, "weights; all_gather ep", kNumber * all_copies, weights_,
-         weights_all_, NodePhase::Main);
+    over(Axis::ExpertBlock, K::AllGather, "weights; all_gather ep", kScoreBytes * all_copies,
+         weights_, weights_all_, NodePhase::Main);
     return all;
   }
   const std::int64_t k = model_.per_token;
-  const T here = b_.tensor("chosen experts here", H::Workspace, kNumber * tokens() * k);
+  const T here = b_.tensor("chosen experts here", H::Workspace, kScoreBytes * tokens() * k);
   b_.node(K::SortVisits, "tokens by rank", {all},
           {leaving_, sent_, home_row_, home_weight_, arrivals_, here});
-  const T leaving = b_.tensor("leaving weights", H::Workspace, kNumber * visits() * k);
+  const T leaving = b_.tensor("leaving weights", H::Workspace, kScoreBytes * visits() * k);
   b_.node(K::GatherWeights, "weights by rank", {weights_, leaving_, sent_}, {leaving});
   Node& node = over(Axis::Expert, K::DispatchWeights, "weights; all_to_all ep",
-                    kNumber * visits() * k, leaving, weights_all_, NodePhase::Main);
+                    kScoreBytes * visits() * k, leaving, weights_all_, NodePhase::Main);
   if (room_.slot == 0) node.reads.push_back(arrivals_);
   return here;
 }
@@ -127,14 +126,14 @@ void ExpertBody::weights_home(T all, T local) {
   if (!brings_tokens()) return;
   const std::int64_t k = model_.per_token;
   if (x_.gathers_tokens) {
-    over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep", kNumber * tokens() * k,
-         all, local, NodePhase::Main)
+    over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep",
+         kScoreBytes * tokens() * k, all, local, NodePhase::Main)
         .fp32 = true;
     return;
   }
-  const T home = b_.tensor("home weights", H::Workspace, kNumber * visits() * k);
+  const T home = b_.tensor("home weights", H::Workspace, kScoreBytes * visits() * k);
   Node& node = over(Axis::Expert, K::CombineWeights, "weights backward; all_to_all ep",
-                    kNumber * visits() * k, all, home, NodePhase::Main);
+                    kScoreBytes * visits() * k, all, home, NodePhase::Main);
   if (room_.slot == 0) node.reads.push_back(arrivals_);
   b_.node(K::GatherWeights, "weights of copies", {home, home_weight_}, {local});
 }

@@ -11,7 +11,6 @@ namespace {
 using H = TensorHome;
 using K = Kernel;
 using P = ParameterRole;
-constexpr std::int64_t kNumber = 4;  // bytes of an index, a score, a weight
 
 // C: what an expert takes of one rank's copies where a plan drops.
 std::int64_t kept_copies(const Layout& layout, double factor) {
@@ -120,7 +119,7 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t 
   const H for_input = full ? H::Workspace : H::SavedForDgrad;
   const H for_weight = !full ? H::SavedForWgrad : left_;
   const auto number = [&](std::string_view name, H home, std::int64_t count) {
-    return b_.tensor(name, home, kNumber * count);
+    return b_.tensor(name, home, kScoreBytes * count);
   };
   const auto tensor = [&](std::string_view name, H home, std::int64_t rows, std::int64_t columns) {
     return b_.tensor(name, home, element * rows * columns);
@@ -271,7 +270,7 @@ void ExpertBody::sum_copies(T copies, T to, bool weighed, std::string_view name,
 // The weights' gradients of all tokens that are here; those of the rank's own are theirs, summed.
 ExpertBody::T ExpertBody::weights_of_all(T d_weights) {
   if (!brings_tokens()) return d_weights;
-  return b_.tensor("d weights of all", H::Workspace, kNumber * tokens() * model_.per_token);
+  return b_.tensor("d weights of all", H::Workspace, kScoreBytes * tokens() * model_.per_token);
 }
 
 // dz -> the gradients of the experts' outputs, and those of the weights where these multiply them.
@@ -300,10 +299,10 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
   const std::int64_t element = layout_.shape.element;
   const NodePhase late = NodePhase::Weight;
   const T d_rows = b_.tensor("d outputs", left_, element * room_.rows * h_);
-  const T d_weights = b_.tensor("d weights", H::Workspace, kNumber * x_.copies);
+  const T d_weights = b_.tensor("d weights", H::Workspace, kScoreBytes * x_.copies);
   if (overlaps_) begin_shared_backward(y2, dz);
   output_gradients(dz, d_rows, d_weights);
-  if (!model_.weighs_input) sum_over_tensor(d_weights, kNumber * x_.copies, true);
+  if (!model_.weighs_input) sum_over_tensor(d_weights, kScoreBytes * x_.copies, true);
   const T da = workspace("dg", room_.rows * x_.width);
   const T du = b_.tensor("du", left_, element * room_.rows * up());
   grouped(K::GroupedLinearInput, P::ExpertDown, "grouped gemm d_fc2 input", h_, x_.width,
@@ -339,7 +338,7 @@ void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
   const T d_all = weights_of_all(d_weights);
   b_.node(K::SpreadWeights, "weights' gradients", {d_copies, row_, x}, {d_all});
   weights_home(d_all, d_weights);
-  sum_over_tensor(d_weights, kNumber * x_.copies, true);
+  sum_over_tensor(d_weights, kScoreBytes * x_.copies, true);
 }
 
 }  // namespace rehearse

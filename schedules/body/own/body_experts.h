@@ -48,6 +48,8 @@
 
 namespace rehearse {
 
+inline constexpr std::int64_t kScoreBytes = 4;  // bytes of an index, a score, a weight
+
 // Rows of a rank's experts that memory is planned for: factor x mean, at most all that there are.
 struct ExpertRoom {
   std::int64_t rows = 0;  // of its experts

@@ -8,25 +8,24 @@ namespace {
 using H = TensorHome;
 using K = Kernel;
 using P = ParameterRole;
-constexpr std::int64_t kNumber = 4;  // bytes of an index, a score, a weight
 
 }  // namespace
 
 void ExpertBody::route(T y2) {
   const std::int64_t n = x_.tokens, e = model_.count;
-  const T logits = b_.tensor("logits", H::Workspace, kNumber * n * e);
+  const T logits = b_.tensor("logits", H::Workspace, kScoreBytes * n * e);
   b_.gemm(K::Linear, P::Router, "gemm router", n, e, h_, {y2}, {logits});
   b_.node(K::Route, "scores, top-k", {logits}, {chosen_, weights_, scores_, logsum_});
   T own = chosen_;
   if (layout_.plan.expert_drop > 0) {
-    own = b_.tensor("kept copies", H::Workspace, kNumber * x_.copies);
+    own = b_.tensor("kept copies", H::Workspace, kScoreBytes * x_.copies);
     b_.node(K::DropCopies, "copies beyond capacity", {chosen_, weights_}, {own});
   }
   const T all = brings_tokens() ? bring_choice(own) : own;
   b_.node(K::SortCopies, "copies by expert", {all},
           {row_, token_, x_.sends_copies() ? sent_ : begin_});
   if (!x_.sends_copies()) return;
-  over(Axis::ExpertBlock, K::AllGather, "counts; all_gather ep", kNumber * x_.block * (e + 1),
+  over(Axis::ExpertBlock, K::AllGather, "counts; all_gather ep", kScoreBytes * x_.block * (e + 1),
        sent_, arrivals_, NodePhase::Main);
   b_.node(K::SortRows, "rows by expert", {arrivals_}, {from_, begin_});
 }
@@ -35,15 +34,15 @@ void ExpertBody::route(T y2) {
 ExpertBody::T ExpertBody::counts_of_microbatch() {
   const Plan& plan = layout_.plan;
   if (plan.router_balance == RouterBalance::None) return BodyBuilder::kNone;
-  const std::int64_t bytes = kNumber * plan.balanced_groups() * model_.count;
+  const std::int64_t bytes = kScoreBytes * plan.balanced_groups() * model_.count;
   T counts = b_.tensor("counts", slice_ < 0 ? H::Workspace : H::KeyValueGradient, bytes);
   if (slice_ > 0) counts = b_.earlier("counts of all slices", counts, 0, bytes);
   if (slice_ >= 0 && slice_ + 1 < plan.sequence_slices) return counts;
   Node& node = b_.node(K::CountChosen, "counts of experts", {chosen_}, {counts});
   for (std::int32_t slice = 0; slice < slice_; ++slice) {
     node.reads.push_back(
-        b_.earlier("chosen by an earlier slice", chosen_, slice, kNumber * x_.copies));
-    node.bytes += kNumber * x_.copies;
+        b_.earlier("chosen by an earlier slice", chosen_, slice, kScoreBytes * x_.copies));
+    node.bytes += kScoreBytes * x_.copies;
   }
   const auto sum = [&](Axis axis, std::string_view name) {
     over(axis, K::AllReduce, name, bytes, counts, counts, NodePhase::Main).fp32 = true;

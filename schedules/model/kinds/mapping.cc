@@ -13,59 +13,59 @@
 namespace rehearse {
 namespace {
 
-constexpr KeySpec text(std::string_view name, std::string_view about, bool required = false) {
+constexpr KeySpec text_key(std::string_view name, std::string_view about, bool required = false) {
   return {.name = name, .types = kString, .required = required, .about = about};
 }
 constexpr KeySpec object(std::string_view name, std::string_view about,
                          const KeyTable* members = nullptr) {
   return {.name = name, .types = kObject, .members = members, .about = about};
 }
-constexpr KeySpec texts(std::string_view name, std::string_view about) {
+constexpr KeySpec texts_key(std::string_view name, std::string_view about) {
   return {.name = name, .types = kArray, .item_types = kString, .about = about};
 }
 
 constexpr std::array<std::string_view, 2> kNorms{"rms", "layer"};
 constexpr std::array kStreamKeys{
-    text("h", "the key of its width", true),
+    text_key("h", "the key of its width", true),
     KeySpec{.name = "norm", .types = kString, .choices = kNorms, .about = "of every block"},
     KeySpec{.name = "norm_bias", .types = kBool, .about = "norms have shifts; left out: no"},
     KeySpec{.name = "norm_from_one", .types = kBool, .about = "norms multiply by 1 + weight"},
 };
 constexpr KeyTable kStream{.title = "stream", .keys = kStreamKeys};
 constexpr std::array kPredictionKeys{
-    text("depths", "how many layers predict further tokens"),
+    text_key("depths", "how many layers predict further tokens"),
     KeySpec{.name = "ways",
             .types = kObject,
             .about = "which way of every choice such a layer takes; left out: as the last layer"},
-    text("pattern", "for people"),
+    text_key("pattern", "for people"),
     KeySpec{.name = "counted", .types = kBool, .about = "among the parameters"},
 };
 constexpr KeyTable kPrediction{.title = "prediction", .keys = kPredictionKeys};
 
-constexpr std::array<std::string_view, 1> kVersions{"mapping/1"};
-constexpr std::array kFileKeys{
-    text("$schema", "for editors"),
+constexpr std::array<std::string_view, 1> kMappingVersions{"mapping/1"};
+constexpr std::array kMappingKeys{
+    text_key("$schema", "for editors"),
     KeySpec{.name = "schema",
             .types = kString,
-            .choices = kVersions,
+            .choices = kMappingVersions,
             .required = true,
             .about = "version of this format"},
-    text("model_type", "of the configs that it reads", true),
-    text("says", "for people"),
-    texts("sources", "for people"),
-    text("as", "the dialect that reads such configs as they are; nothing else is said then"),
+    text_key("model_type", "of the configs that it reads", true),
+    text_key("says", "for people"),
+    texts_key("sources", "for people"),
+    text_key("as", "the dialect that reads such configs as they are; nothing else is said then"),
     object("aliases", "other words for a key"),
     object("defaults", "every key that counts, with what the class has where a config is silent"),
-    texts("ignores", "keys that change no cost"),
+    texts_key("ignores", "keys that change no cost"),
     object("stream", "what blocks read and add to", &kStream),
-    text("layers", "how many: an expression; left out: as many as a choice's list has"),
-    text("vocabulary", "the key of the number of words; left out: vocab_size"),
-    text("tied", "whether the head's matrix is the embedding's: an expression"),
-    text("rotary", "share of a head that rotates: a key; left out: all"),
-    text("embedding", "name of the table"),
-    text("final_norm", "name of the norm before the head"),
-    text("head", "name of the head's matrix"),
-    text("layer_name", "of a layer's tensors, # for its number"),
+    text_key("layers", "how many: an expression; left out: as many as a choice's list has"),
+    text_key("vocabulary", "the key of the number of words; left out: vocab_size"),
+    text_key("tied", "whether the head's matrix is the embedding's: an expression"),
+    text_key("rotary", "share of a head that rotates: a key; left out: all"),
+    text_key("embedding", "name of the table"),
+    text_key("final_norm", "name of the norm before the head"),
+    text_key("head", "name of the head's matrix"),
+    text_key("layer_name", "of a layer's tensors, # for its number"),
     KeySpec{.name = "layer",
             .types = kArray,
             .about =
@@ -74,8 +74,8 @@ constexpr std::array kFileKeys{
     object("choose", "by layer: `from` says which way is taken, the rest are the ways"),
     object("prediction", "layers that predict further tokens", &kPrediction),
 };
-constexpr KeyTable kFile{.title = "Mapping: a model_type of config.json in layer kinds",
-                         .keys = kFileKeys};
+constexpr KeyTable kMapping{.title = "Mapping: a model_type of config.json in layer kinds",
+                            .keys = kMappingKeys};
 
 // What changes no cost in any family: numbers that rows are multiplied by or rotated with, losses
 // of routers, names of functions.
@@ -114,7 +114,7 @@ constexpr std::array<std::string_view, 31> kCostless{"rms_norm_eps",
 }  // namespace
 
 const KeyTable& mapping_key_table() {
-  return kFile;
+  return kMapping;
 }
 
 const std::vector<std::string>& mapped_types() {
@@ -133,7 +133,7 @@ std::string Mapping::as() const {
 
 Result<Mapping> parse_mapping(const JsonValue& document, const std::string& path) {
   JsonReport report(path);
-  check_keys(document, kFile, "", report);
+  check_keys(document, kMapping, "", report);
   if (report.ok() && document.given("as") == nullptr) {
     for (const std::string_view key :
          {"defaults", "stream", "layer", "choose", "layer_name", "embedding", "final_norm"}) {

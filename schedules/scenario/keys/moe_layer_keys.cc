@@ -9,11 +9,12 @@ namespace rehearse {
 namespace keys {
 namespace {
 
-constexpr KeySpec size(std::string_view name, double min, double max, std::string_view about) {
+constexpr KeySpec layer_size(std::string_view name, double min, double max,
+                             std::string_view about) {
   return {.name = name, .types = kInteger, .min = min, .max = max, .about = about};
 }
-constexpr KeySpec required_size(std::string_view name, double max, std::string_view about) {
-  KeySpec spec = size(name, 1, max, about);
+constexpr KeySpec required_layer_size(std::string_view name, double max, std::string_view about) {
+  KeySpec spec = layer_size(name, 1, max, about);
   spec.required = true;
   return spec;
 }
@@ -22,11 +23,11 @@ constexpr std::array<std::string_view, 2> kExpertPrecisions{"bf16", "fp8"};
 constexpr std::array<std::string_view, 2> kExpertGradients{"bf16, not accumulated",
                                                            "fp32, accumulated"};
 constexpr std::array kMoeLayerKeys{
-    required_size("hidden_size", 1 << 18, "h"),
-    required_size("moe_intermediate_size", 1 << 18, "width of one expert"),
-    required_size("experts", 4096, "of the layer"),
-    required_size("experts_per_token", 4096, "k"),
-    size("shared_width", 0, 1 << 18, "of all shared experts together; none by default"),
+    required_layer_size("hidden_size", 1 << 18, "h"),
+    required_layer_size("moe_intermediate_size", 1 << 18, "width of one expert"),
+    required_layer_size("experts", 4096, "of the layer"),
+    required_layer_size("experts_per_token", 4096, "k"),
+    layer_size("shared_width", 0, 1 << 18, "of all shared experts together; none by default"),
     KeySpec{.name = "score",
             .types = kString,
             .choices = kScores,
@@ -41,13 +42,13 @@ constexpr std::array kMoeLayerKeys{
             .types = kString,
             .required = true,
             .about = "a cluster file: path or id of a shipped one"},
-    size("gpus", 1, kMaxRanks, "expert_parallel by default"),
-    required_size("expert_parallel", 4096, "ranks that share the experts"),
-    size("expert_tensor_parallel", 1, 1 << 16, "1 alone is built"),
-    size("tensor_parallel", 1, 1 << 16, "1 alone is built"),
-    required_size("tokens_per_rank", 1 << 22, "that a rank brings"),
-    size("micro_batch", 1, kMaxMicrobatch, "with sequence_length: tokens_per_rank once more"),
-    size("sequence_length", 1, 1 << 22, "with micro_batch: tokens_per_rank once more"),
+    layer_size("gpus", 1, kMaxRanks, "expert_parallel by default"),
+    required_layer_size("expert_parallel", 4096, "ranks that share the experts"),
+    layer_size("expert_tensor_parallel", 1, 1 << 16, "1 alone is built"),
+    layer_size("tensor_parallel", 1, 1 << 16, "1 alone is built"),
+    required_layer_size("tokens_per_rank", 1 << 22, "that a rank brings"),
+    layer_size("micro_batch", 1, kMaxMicrobatch, "with sequence_length: tokens_per_rank once more"),
+    layer_size("sequence_length", 1, 1 << 22, "with micro_batch: tokens_per_rank once more"),
     KeySpec{.name = "dispatcher",
             .types = kString,
             .required = true,

@@ -10,9 +10,9 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr double kUnit = 1'000'000;          // ticks of a forward
-constexpr double kTransfer = 0.02;           // of a forward: small, so that the answer is the slope
-constexpr std::size_t kMostOps = 1'000'000;  // of orders that are remembered
+constexpr double kUnit = 1'000'000;  // ticks of a forward
+constexpr double kTransfer = 0.02;   // of a forward: small, so that the answer is the slope
+constexpr std::size_t kMostOrderOps = 1'000'000;  // of orders that are remembered
 constexpr std::int32_t kRatioSteps = 4, kPairSteps = 20;
 
 std::int32_t rounded(double ratio, std::int32_t steps) {
@@ -65,7 +65,7 @@ PipelineTimes::Order PipelineTimes::order_of(const Plan& plan, const Key& key, s
   if (remember) {
     const std::lock_guard lock(mutex_);
     const std::size_t ops = order ? order->ops.size() : 0;
-    if (ops_ + ops <= kMostOps && orders_.emplace(which, order).second) ops_ += ops;
+    if (ops_ + ops <= kMostOrderOps && orders_.emplace(which, order).second) ops_ += ops;
   }
   return order;
 }
