@@ -25,7 +25,7 @@ std::string search_csv(const SearchReport& report) {
       "headroom_bytes,usd_per_step,energy_j,tensor_parallel,pipeline_parallel,context_parallel,"
       "data_parallel,schedule,virtual_stages,micro_batch,recompute,zero_stage,sequence_parallel,"
       "precision,offload,time_to_train_s,cost_usd,situation,idle_most_for,helps_most,"
-      "step_time_then_s\n";
+      "step_time_then_s,time_to_train_late_s,cost_late_usd,facility_kwh,co2_t,meets\n";
   for (const SearchCase& one : report.cases) {
     std::int32_t rank = 0;
     for (const FoundPlan& f : one.result.best) {
@@ -36,7 +36,7 @@ std::string search_csv(const SearchReport& report) {
       const auto& changes = one.result.sensitivities;
       const Sensitivity* helps = rank == 1 && !changes.empty() ? &changes.front() : nullptr;
       text += fmt::format(
-          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}"
+          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}"
           "\n",
           csv_field(one.cluster), one.gpus, rank, f.step_s, f.tokens_per_s,
           f.mfu ? fmt::format("{}", *f.mfu) : "", f.bubble_ratio, f.peak_device,
@@ -48,7 +48,14 @@ std::string search_csv(const SearchReport& report) {
           first && one.train->usd ? fmt::format("{}", *one.train->usd) : "",
           rank == 1 && one.result.situation ? name_of(one.result.situation->situation) : "",
           idle ? idle->name : "", helps ? helps->what : "",
-          helps ? fmt::format("{}", helps->step_s) : "");
+          helps ? fmt::format("{}", helps->step_s) : "",
+          first && one.late ? fmt::format("{}", one.late->seconds) : "",
+          first && one.late && one.late->usd ? fmt::format("{}", *one.late->usd) : "",
+          first && one.energy && one.energy->facility_kwh
+              ? fmt::format("{}", *one.energy->facility_kwh)
+              : "",
+          first && one.energy && one.energy->co2_t ? fmt::format("{}", *one.energy->co2_t) : "",
+          first && one.late ? (one.meets ? "yes" : "no") : "");
     }
   }
   return text;
