@@ -10,8 +10,8 @@
 #include "cli/options.h"
 #include "schedules/base/result.h"
 #include "sim/search/buy/prices.h"
+#include "sim/search/buy/site.h"
 #include "sim/search/report/search_report.h"
-#include "sim/search/space/space.h"
 
 namespace rehearse::cli {
 
@@ -29,19 +29,25 @@ class Buyer {
   // `given`: names of the options that the command line has. Errors: one line.
   static Result<Buyer> create(const BuyOptions& options, const Given& given, double tokens);
 
-  bool buys() const { return buys_; }
   bool has_target() const { return seconds_.has_value() || budget_.has_value(); }
   // The price of the day and the interruptions that come with it. Errors: the file has no price.
   Result<> set_prices(sim::Cluster& cluster) const;
-  // Errors: failures are to be played through, and the cluster does not know how often it fails.
-  Result<> add(sim::SearchCase& one, const sim::Cluster& cluster, double tokens) const;
+  // Whether the cluster's file knows what was asked about it. Errors: what it lacks, and the flag.
+  Result<> check(const sim::Cluster& cluster) const;
+  // REQUIRES: check(cluster).
+  void add(sim::SearchCase& one, const sim::Cluster& cluster, double tokens) const;
+  // What all cases share, and which of them is chosen.
   void add(sim::SearchReport& report) const;
-  // Whether a larger cluster is of no use: too dear already.
   bool too_dear(const sim::SearchCase& one) const;
 
  private:
+  bool gives(std::string_view option) const;
+  std::optional<double> host_w(const sim::Cluster& cluster) const;
+
   BuyOptions options_;
-  bool buys_ = false, failures_ = false;
+  Given given_;
+  bool buys_ = false;
+  sim::Site site_;
   std::vector<sim::Price> prices_;
   std::chrono::sys_days start_{};
   std::optional<std::chrono::sys_days> by_;

@@ -20,7 +20,8 @@ Result<chrono::sys_days> read_date(const std::string& text, std::string_view fla
   const int read = std::sscanf(text.c_str(), "%4d-%2u-%2u%n", &year, &month, &day, &end);
   const chrono::year_month_day date{chrono::year(year), chrono::month(month), chrono::day(day)};
   if (read != 3 || static_cast<std::size_t>(end) != text.size() || !date.ok() || year < 1970) {
-    return Error{fmt::format("{}: {}: no date; a date is like 2027-03-01", flag, json_excerpt(text))};
+    return Error{
+        fmt::format("{}: {}: no date; a date is like 2027-03-01", flag, json_excerpt(text))};
   }
   return chrono::sys_days(date);
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <span>
 #include <thread>
 
 #include "cli/commands.h"
@@ -121,30 +122,6 @@ Result<std::vector<std::string>> narrow(sim::Space& space, const std::string& na
   return Error{"--framework: there is no " + json_excerpt(named) + what_is_known(named, names)};
 }
 
-// The numbers of GPUs that are searched: those asked for, or, where a date or a budget is to be met
-// and none is, one node and twice as many each time until one meets it.
-class Sizes {
- public:
-  Sizes(const Options& options, bool grows) : asked_(options.gpus), grows_(grows && asked_.empty()) {}
-
-  bool grows() const { return grows_; }
-  // None: the scenario's. `node`: GPUs of one.
-  std::optional<std::int32_t> first(std::int32_t node) const {
-    if (grows_) return node;
-    return asked_.empty() ? std::nullopt : std::optional(asked_.front());
-  }
-  // The size behind the `tried`-th, which was `size`; none: that was the last.
-  std::optional<std::int32_t> next(std::size_t tried, std::int32_t size) const {
-    constexpr std::int32_t kMost = 1 << 17;
-    if (grows_) return size < kMost ? std::optional(2 * size) : std::nullopt;
-    return tried < asked_.size() ? std::optional(asked_[tried]) : std::nullopt;
-  }
-
- private:
-  std::vector<std::int32_t> asked_;
-  bool grows_;
-};
-
 // What all cases of a search have in common, and what becomes of them.
 class Searcher {
  public:
@@ -153,46 +130,91 @@ class Searcher {
     report_.tokens = options.tokens;
   }
 
-  // Every size on the `c`-th cluster. The command's exit code where it ends here.
-  std::optional<int> search_on(std::size_t c, const Sizes& sizes) {
-    ScenarioOptions read{.overrides = options_.set};
-    if (!options_.clusters.empty()) read.cluster = options_.clusters[c];
-    if (sizes.grows()) {
-      const Result<std::int32_t> node = gpus_of_node(read);
-      if (!node) return fail(node.error());
-      read.gpus = node.value();
-    } else {
-      read.gpus = sizes.first(0);
-    }
-    bool fitted = false;
-    for (std::size_t tried = 1;; ++tried) {
+  // The numbers of GPUs that are asked for, or the scenario's, on the `c`-th cluster. The command's
+  // exit code where it ends here.
+  std::optional<int> search_on(std::size_t c) {
+    const std::size_t sizes = std::max<std::size_t>(options_.gpus.size(), 1);
+    for (std::size_t i = 0; i < sizes; ++i) {
       if (stop_asked.load() && !report_.cases.empty()) return {};
-      Result<sim::Space> space = sim::read_space(options_.scenario, read);
-      if (!space && sizes.grows() && fitted) return {};  // larger than any plan
-      if (!space) return fail(space.error().message);
-      const std::optional<int> ended = add_case(std::move(space).value(), c);
-      if (ended) return ended;
-      const sim::SearchCase& last = report_.cases.back();
-      fitted |= !last.result.best.empty();
-      const bool met = last.late && last.meets;
-      if (sizes.grows() && (met || buyer_.too_dear(last))) return {};
-      const std::optional<std::int32_t> next = sizes.next(tried, last.gpus);
-      if (!next) return {};
-      read.gpus = next;
+      std::optional<std::int32_t> asked;
+      if (!options_.gpus.empty()) asked = options_.gpus[i];
+      Result<sim::SearchCase> found = searched(c, asked);
+      if (!found) return fail(found.error().message);
+      report_.cases.push_back(std::move(found).value());
+      if (failed_) return failed_;
     }
+    return {};
+  }
+
+  // The fewest GPUs of the `c`-th cluster that meet the date and the budget: one node, twice as
+  // many until one does, then between those; to whole nodes, or an eighth.
+  std::optional<int> smallest_on(std::size_t c) {
+    const Result<sim::Space> space = sim::read_space(options_.scenario, what_is_read(c, {}));
+    if (!space) return fail(space.error().message);
+    const std::int32_t node = space.value().base.cluster.gpus_per_node;
+    const std::size_t begin = report_.cases.size();
+    constexpr std::int32_t kMost = 1 << 17;
+    std::int32_t missed = 0, met = 0;
+    for (std::int32_t gpus = node; gpus <= kMost && met == 0; gpus *= 2) {
+      const std::optional<Tried> tried = attempt(c, gpus, /*first=*/gpus == node);
+      if (failed_) return failed_;
+      if (!tried) break;  // larger than any plan
+      if (tried->meets) met = gpus;
+      if (!tried->meets) missed = gpus;
+      if (tried->hopeless) break;
+    }
+    while (met - missed > std::max(node, met / 8)) {
+      const std::int32_t gpus = (missed + (met - missed) / 2) / node * node;
+      if (gpus <= missed || stop_asked.load()) break;
+      const std::optional<Tried> tried = attempt(c, gpus, /*first=*/false);
+      if (failed_) return failed_;
+      (tried && tried->meets ? met : missed) = gpus;
+    }
+    const auto cases = std::span(report_.cases).subspan(begin);
+    std::ranges::stable_sort(cases, {}, &sim::SearchCase::gpus);
+    return {};
   }
 
   sim::SearchReport& report() { return report_; }
   const sim::Space& first() const { return *first_; }
 
  private:
-  Result<std::int32_t> gpus_of_node(const ScenarioOptions& read) const {
-    const Result<sim::Space> space = sim::read_space(options_.scenario, read);
-    if (!space) return space.error();
-    return space.value().base.cluster.gpus_per_node;
+  struct Tried {
+    bool meets = false;
+    bool hopeless = false;  // more GPUs are neither faster nor cheaper, or not wanted any more
+  };
+
+  // None: this number of GPUs has no plan; that is an error of the `first` alone.
+  std::optional<Tried> attempt(std::size_t c, std::int32_t gpus, bool first) {
+    Result<sim::SearchCase> found = searched(c, gpus);
+    if (!found) {
+      if (first) failed_ = fail(found.error().message);
+      return {};
+    }
+    sim::SearchCase one = std::move(found).value();
+    Tried tried{.meets = one.late && one.meets, .hopeless = stop_asked.load()};
+    const bool again = !report_.cases.empty() && report_.cases.back().late &&
+                       report_.cases.back().cluster == one.cluster;
+    if (again && one.late) {
+      const sim::TimeToTrain& before = *report_.cases.back().late;
+      tried.hopeless |= one.late->seconds >= before.seconds;
+      tried.hopeless |= buyer_.too_dear(one) && one.late->usd >= before.usd;
+    }
+    report_.cases.push_back(std::move(one));
+    return tried;
   }
 
-  Result<sim::SearchCase> searched(sim::Space& space, std::size_t c) {
+  ScenarioOptions what_is_read(std::size_t c, std::optional<std::int32_t> gpus) const {
+    ScenarioOptions read{.overrides = options_.set};
+    if (!options_.clusters.empty()) read.cluster = options_.clusters[c];
+    if (gpus) read.gpus = *gpus;
+    return read;
+  }
+
+  Result<sim::SearchCase> searched(std::size_t c, std::optional<std::int32_t> gpus) {
+    Result<sim::Space> read_space = sim::read_space(options_.scenario, what_is_read(c, gpus));
+    if (!read_space) return read_space.error();
+    sim::Space space = std::move(read_space).value();
     space.base.file_cluster.reset();  // what is found is a file that names this cluster
     Result<std::vector<std::string>> left_out = narrow(space, options_.framework, how_.frameworks);
     if (!left_out) return left_out.error();
@@ -207,6 +229,7 @@ class Searcher {
     if (!options_.prices.empty()) {
       hardware.price_usd_per_gpu_hour = options_.prices[options_.prices.size() == 1 ? 0 : c];
     }
+    if (const Result<> known = buyer_.check(hardware); !known) return known.error();
     Result<sim::SearchResult> found = sim::search(space, hardware, how_);
     if (!found) return found.error();
     sim::SearchCase one{.cluster = hardware.name,
@@ -214,40 +237,30 @@ class Searcher {
                         .result = std::move(found).value(),
                         .usd_per_gpu_hour = hardware.price_usd_per_gpu_hour};
     one.result.left_out = std::move(left_out).value();
-    if (one.result.best.empty()) return one;
-    const sim::FoundPlan& best = one.result.best.front();
-    one.goodput = sim::goodput_of(hardware, space.base.model, best.plan);
-    if (options_.tokens > 0) {
-      one.train = sim::time_to_train(options_.tokens, best.tokens_per_s, best.plan.gpus(),
-                                     one.goodput, one.usd_per_gpu_hour);
+    if (!one.result.best.empty()) {
+      const sim::FoundPlan& best = one.result.best.front();
+      one.goodput = sim::goodput_of(hardware, space.base.model, best.plan);
+      if (options_.tokens > 0) {
+        one.train = sim::time_to_train(options_.tokens, best.tokens_per_s, best.plan.gpus(),
+                                       one.goodput, one.usd_per_gpu_hour);
+      }
+      buyer_.add(one, hardware, options_.tokens);
     }
-    if (const Result<> bought = buyer_.add(one, hardware, options_.tokens); !bought) {
-      return bought.error();
-    }
+    keep(std::move(space), one);
     return one;
   }
 
-  std::optional<int> add_case(sim::Space space, std::size_t c) {
-    Result<sim::SearchCase> found = searched(space, c);
-    if (!found) return fail(found.error().message);
-    sim::SearchCase one = std::move(found).value();
+  // What is written of a case, and said of the first.
+  void keep(sim::Space space, const sim::SearchCase& one) {
     if (!options_.save.empty()) {
-      const int code = save_plans(options_, space, one, single_);
-      if (code != kDone) return code;
+      if (const int code = save_plans(options_, space, one, single_); code != kDone) failed_ = code;
     }
-    if (report_.cases.empty()) {
-      report_.name = space.base.name;
-      report_.fixed = sim::fixed_sizes(space);
-      for (const std::string& warning : one.result.warnings) {
-        print_error("warning: " + warning);
-      }
-      for (const std::string& note : space.base.notes()) {
-        print_error("note: " + note);
-      }
-      first_ = std::move(space);
-    }
-    report_.cases.push_back(std::move(one));
-    return {};
+    if (first_) return;
+    report_.name = space.base.name;
+    report_.fixed = sim::fixed_sizes(space);
+    for (const std::string& warning : one.result.warnings) print_error("warning: " + warning);
+    for (const std::string& note : space.base.notes()) print_error("note: " + note);
+    first_ = std::move(space);
   }
 
   const Options& options_;
@@ -256,6 +269,7 @@ class Searcher {
   bool single_;
   sim::SearchReport report_;
   std::optional<sim::Space> first_;
+  std::optional<int> failed_;
 };
 
 int search(const Options& options, const Given& given) {
@@ -276,9 +290,8 @@ int search(const Options& options, const Given& given) {
   const StopOnInterrupt interrupt;
   stop_asked.store(false);
   const std::size_t clusters = std::max<std::size_t>(options.clusters.size(), 1);
-  const Sizes sizes(options, buyer.value().has_target());
-  const bool single = clusters * std::max<std::size_t>(options.gpus.size(), 1) == 1;
-  const bool one_case = single && !sizes.grows();
+  const bool smallest = buyer.value().has_target() && options.gpus.empty();
+  const bool one_case = clusters * std::max<std::size_t>(options.gpus.size(), 1) == 1 && !smallest;
   sim::SearchOptions how{.top = options.top,
                          .threads = options.threads,
                          .front = one_case,
@@ -296,7 +309,7 @@ int search(const Options& options, const Given& given) {
   how.progress = [&line](const sim::SearchProgress& progress) { line->show(progress); };
   Searcher searcher(options, buyer.value(), std::move(how), one_case);
   for (std::size_t c = 0; c < clusters; ++c) {
-    const std::optional<int> ended = searcher.search_on(c, sizes);
+    const std::optional<int> ended = smallest ? searcher.smallest_on(c) : searcher.search_on(c);
     if (ended) return *ended;
   }
   line.reset();

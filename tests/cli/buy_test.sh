@@ -7,16 +7,14 @@ rehearse=$1
 . tests/command.sh
 tiny '"micro_batch": 1, "zero_stage": 1' '"steps": 1'
 fails="--set cluster.failures_per_million_gpu_hours=2000 --set cluster.checkpoint_gb_per_s=0.001"
-set -- search "$scenario" --set plan.global_batch=32 --tokens 1e9 --start 2026-12-01
+set -- search "$scenario" --set plan.global_batch=32 --start 2026-12-01 --tokens 1e9
 
 # The smallest cluster that is done in time: one node and twice as many until one is.
-step() { sed -n 's/.*"done_by": "\(.*\)",/\1/p' "$1" | tail -1; }
 "$rehearse" "$@" --price 2 --by 2099-01-01 --json >"$work/late.json" || fail "no date is too late: exit $?"
 [ "$(grep -c '"done_by": "' "$work/late.json")" = 1 ] || fail "one node is enough by 2099"
 grep -q '"chosen": {' "$work/late.json" || fail "none chosen by 2099"
-"$rehearse" "$@" --price 2 --by 2026-12-01 --gpus 4 --json >"$work/soon.json"
-code=$?
-grep -q '"chosen": null' "$work/soon.json" && [ "$code" -ne 1 ] && fail "too late is exit 1, not $code"
+"$rehearse" search "$scenario" --set plan.global_batch=32 --start 2026-12-01 --tokens 1e13 --by 2026-12-01 --gpus 4 --json >"$work/soon.json"
+[ $? -eq 1 ] && grep -q '"chosen": null' "$work/soon.json" || fail "a day is too short: $(grep done_by "$work/soon.json")"
 
 # A budget that nothing meets: exit 1, and said. With enough money: exit 0.
 "$rehearse" "$@" --price 1000 --budget 0.001 >"$work/out"
@@ -53,9 +51,13 @@ refused 2 "about a whole training run: --tokens" search "$scenario" --by 2099-01
 refused 2 "no date; a date is like" "$@" --by tomorrow
 refused 2 "no date; a date is like" "$@" --by 2027-02-30
 refused 2 "is before the run begins" "$@" --by 2026-11-30
-refused 2 "does not say how often it fails" "$@" --spares 2
+refused 2 "does not say how often it fails" "$@" --restart 2
 refused 2 "has no price" "$@" --budget 100
 refused 2 "exclude each other" "$@" --price 1 --prices "$work/prices.json"
 refused 2 "has no price for \"dgx-h100\"" "$@" --prices "$work/prices.json" --cluster dgx-h100
+refused 2 "without --repair a failed node is back at once" "$@" $fails --spares 1
+refused 2 "does not say what a node takes beside its GPUs" "$@" --pue 1.2 --cluster rtx4090-8
+sed 's/"source".*/"sauce": "made up"}]}/' "$work/prices.json" >"$work/odd.json"
+refused 2 "odd.json:2: prices\[0\].sauce: unknown" "$@" --prices "$work/odd.json"
 refused 2 "must be a number from 1 to 5" "$@" --pue 0.5
 exit $status

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/buy/energy.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace rehearse::sim {
 namespace {
 
@@ -8,21 +11,24 @@ constexpr double kJoulesPerKwh = 3.6e6;
 
 }  // namespace
 
-std::optional<double> rest_of_node_w(const Cluster& cluster) {
+std::optional<double> host_w(const Cluster& cluster) {
   if (!cluster.system_power_max_w || cluster.gpu.tdp_w <= 0) return {};
   const double rest = *cluster.system_power_max_w - cluster.gpus_per_node * cluster.gpu.tdp_w;
   return rest > 0 ? std::optional(rest) : std::nullopt;
 }
 
-TrainingEnergy training_energy(double gpu_w, double seconds, std::int32_t gpus,
-                               const Cluster& cluster, const EnergyTerms& terms) {
-  TrainingEnergy energy{.gpu_kwh = gpu_w * seconds / kJoulesPerKwh};
-  const std::optional<double> node_w = terms.node_w ? terms.node_w : rest_of_node_w(cluster);
-  if (!node_w) return energy;
-  const double nodes = static_cast<double>(gpus) / cluster.gpus_per_node;
-  energy.host_kwh = *node_w * nodes * seconds / kJoulesPerKwh;
-  energy.facility_kwh = (energy.gpu_kwh + *energy.host_kwh) * terms.pue;
-  if (terms.co2_g_per_kwh) energy.co2_t = *energy.facility_kwh * *terms.co2_g_per_kwh * 1e-6;
+TrainingEnergy training_energy(double gpu_w, std::optional<double> host_w, double seconds,
+                               std::int32_t gpus, const Cluster& cluster, const Site& site) {
+  const double nodes = std::ceil(static_cast<double>(gpus) / std::max(1, cluster.gpus_per_node));
+  const double nics = nodes > 1 ? nodes * cluster.nics.count : 0;
+  const auto kwh = [&](double watts) { return watts * seconds / kJoulesPerKwh; };
+  TrainingEnergy energy{.gpu_kwh = kwh(gpu_w),
+                        .network_kwh = kwh(site.network_w_per_nic.value * nics)};
+  if (!host_w) return energy;
+  energy.host_kwh = kwh(*host_w * nodes);
+  const double machines = energy.gpu_kwh + *energy.host_kwh + energy.network_kwh;
+  energy.facility_kwh = machines * site.pue.value;
+  energy.co2_t = *energy.facility_kwh * site.co2_g_per_kwh.value * 1e-6;
   return energy;
 }
 

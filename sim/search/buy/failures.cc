@@ -87,8 +87,8 @@ class Run {
     const double cycle = f_.interval_s + f_.save_s;
     double until = fails_at_;
     if (running_ < 1 && !back_at_.empty()) until = std::min(until, back_at_.front());
-    const double whole = std::min(std::floor((until - now_) / cycle),
-                                  std::ceil((work_ - done_) / each) - 1);
+    const double whole =
+        std::min(std::floor((until - now_) / cycle), std::ceil((work_ - done_) / each) - 1);
     if (whole > 0) {
       now_ += whole * cycle;
       done_ += whole * each;

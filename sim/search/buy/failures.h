@@ -5,10 +5,10 @@
 // Failures come to the whole machine, exponentially or in bursts (Weibull with a shape below 1:
 // Schroeder and Gibson, A large-scale study of failures in high-performance computing systems, DSN
 // 2006, find 0.7 to 0.8). Each ends the training: work since the last whole checkpoint is lost, a
-// restart follows, which a further failure ends too, and the node is away until it is mended. Spares
-// take its place; without one the run waits, or goes on with the replicas that are whole, and takes
-// mended nodes back at a checkpoint, by a restart. With exponential failures and nodes mended at
-// once the mean is Daly's complete formula (sim/formulas/closed_form.h, daly_share).
+// restart follows, which a further failure ends too, and the node is away until it is mended.
+// Spares take its place; without one the run waits, or goes on with the replicas that are whole,
+// and takes mended nodes back at a checkpoint, by a restart. With exponential failures and nodes
+// mended at once the mean is Daly's complete formula (sim/formulas/closed_form.h, daly_share).
 #pragma once
 
 #include <cstdint>

@@ -10,23 +10,23 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr std::array<std::string_view, 1> kSchema{"prices/1"};
+constexpr std::array<std::string_view, 1> kPricesSchema{"prices/1"};
 constexpr std::array kPriceKeys{
     KeySpec{.name = "cluster", .types = kString, .required = true},
     KeySpec{.name = "usd_per_gpu_hour", .types = kNumber, .min = 0, .max = 1e6, .required = true},
     KeySpec{.name = "interruptions_per_million_gpu_hours", .types = kNumber, .min = 0, .max = 1e6},
-    KeySpec{.name = "source", .types = kString},
+    KeySpec{.name = "source", .types = kString, .required = true},
 };
 constexpr KeyTable kPrice{.title = "price", .keys = kPriceKeys};
-constexpr std::array kKeys{
-    KeySpec{.name = "schema", .types = kString, .choices = kSchema},
+constexpr std::array kPricesKeys{
+    KeySpec{.name = "schema", .types = kString, .choices = kPricesSchema},
     KeySpec{.name = "prices",
             .types = kArray,
             .items = &kPrice,
             .item_types = kObject,
             .required = true},
 };
-constexpr KeyTable kFile{.title = "Prices of the day, by cluster", .keys = kKeys};
+constexpr KeyTable kPrices{.title = "Prices of the day, by cluster", .keys = kPricesKeys};
 
 }  // namespace
 
@@ -34,16 +34,17 @@ Result<std::vector<Price>> read_prices(const std::string& path) {
   const Result<JsonValue> root = read_json(path);
   if (!root) return root.error();
   JsonReport report(path);
-  check_keys(root.value(), kFile, "", report);
+  check_keys(root.value(), kPrices, "", report);
   if (!report.ok()) return report.error();
   std::vector<Price> prices;
   for (const JsonValue& row : root.value().given("prices")->items) {
     const JsonValue* interruptions = row.given("interruptions_per_million_gpu_hours");
     Price price{.cluster = row.given("cluster")->text,
-                .usd_per_gpu_hour = row.given("usd_per_gpu_hour")->number};
+                .usd_per_gpu_hour = row.given("usd_per_gpu_hour")->number,
+                .source = row.given("source")->text};
     if (interruptions != nullptr) price.interruptions_per_million_gpu_hours = interruptions->number;
     if (price_of(prices, price.cluster) != nullptr) {
-      return json_error(path, row.line, "prices.cluster",
+      return json_error(path, row.line, "prices[" + std::to_string(prices.size()) + "].cluster",
                         json_excerpt(price.cluster) + " has two prices");
     }
     prices.push_back(std::move(price));

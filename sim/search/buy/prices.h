@@ -6,7 +6,6 @@
 //     "interruptions_per_million_gpu_hours": 400, "source": "a market, 2026-11-26"}]}
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +18,7 @@ struct Price {
   std::string cluster;  // id
   double usd_per_gpu_hour = 0;
   double interruptions_per_million_gpu_hours = 0;  // on top of the cluster's failures
+  std::string source;                              // who says so, or "assumed"
 };
 
 // Errors: "FILE:LINE: KEY: what is wrong".

@@ -10,39 +10,64 @@
 namespace rehearse::sim {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", share * 100);
+}
 
-std::string days(double s) { return fmt::format("{:.1f} d", s / 86400); }
+std::string amount(const std::optional<double>& value) {
+  return value ? with_commas(*value) : "-";
+}
 
-std::string megawatt_hours(const std::optional<double>& kwh) {
-  return kwh ? fmt::format("{:.1f} MWh", *kwh * 1e-3) : "not known";
+std::string row(const SearchCase& one) {
+  const auto share = [&](double GoodputSpread::*of) {
+    return one.spread ? percent((*one.spread).*of) : std::string("-");
+  };
+  return fmt::format(
+      "{:<24} {:>6}  {:>9} {:>8} {:>8} {:>8}  {:>9} {:>11} {:>12}  {:>11} {:>11} {:>9}{}\n",
+      one.cluster.substr(0, 24), one.gpus, one.goodput ? percent(one.goodput->share) : "-",
+      share(&GoodputSpread::p10), share(&GoodputSpread::p50), share(&GoodputSpread::p90),
+      fmt::format("{:.1f} d", one.late->seconds / 86400), one.done_by, amount(one.late->usd),
+      amount(one.energy->gpu_kwh), amount(one.energy->facility_kwh),
+      one.energy->co2_t ? fmt::format("{:.2f}", *one.energy->co2_t) : "-",
+      one.meets ? "" : "  too late or too dear");
+}
+
+// What the columns mean, and where their figures come from.
+std::string notes(const SearchReport& report) {
+  std::string text =
+      "  goodput: Young and Daly's formula, then failures played through: nine runs in ten have "
+      "P10 "
+      "or more,\n  so are done by that day, for no more\n";
+  const auto known = [&](auto question) { return std::ranges::any_of(report.cases, question); };
+  if (known([](const SearchCase& one) { return one.late && !one.spread; })) {
+    text +=
+        "  without goodput nothing fails and no checkpoint is written: --set "
+        "cluster.failures_per_million_gpu_hours=...,\n  --set cluster.checkpoint_gb_per_s=...\n";
+  }
+  const Site& site = *report.site;
+  if (known([](const SearchCase& one) { return one.energy && one.energy->facility_kwh; })) {
+    text += fmt::format(
+        "  site: GPUs, what else a node takes, {:g} W of network a NIC ({}),\n  times a PUE of "
+        "{:g} "
+        "({});\n  CO2: {:g} g a kWh ({})\n",
+        site.network_w_per_nic.value, site.network_w_per_nic.source, site.pue.value,
+        site.pue.source, site.co2_g_per_kwh.value, site.co2_g_per_kwh.source);
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string buying_text(const SearchReport& report) {
-  if (!report.buys) return {};
+  if (!report.site) return {};
   std::string text = fmt::format(
-      "\n{:<28} {:>5}  {:>8}  {:>23}  {:>9}  {:>10}  {:>14}  {:>11}  {:>11}  {:>9}\n", "to train",
-      "GPUs", "goodput:", "P10     P50     P90", "late", "done by", "cost, late", "GPUs' energy",
-      "of the site", "CO2");
+      "\n{:<24} {:>6}  {:>9} {:>8} {:>8} {:>8}  {:>9} {:>11} {:>12}  {:>11} {:>11} {:>9}\n",
+      "the whole training", "GPUs", "goodput", "P10", "P50", "P90", "at P10", "done by", "USD",
+      "GPU kWh", "site kWh", "CO2 t");
   for (const SearchCase& one : report.cases) {
-    if (!one.late) continue;
-    const auto spread = one.spread ? fmt::format("{:>7} {:>7} {:>7}", percent(one.spread->p10),
-                                                 percent(one.spread->p50), percent(one.spread->p90))
-                                   : std::string("not known");
-    text += fmt::format(
-        "{:<28} {:>5}  {:>8}  {:>23}  {:>9}  {:>10}  {:>14}  {:>11}  {:>11}  {:>9}{}\n",
-        one.cluster.substr(0, 28), one.gpus, one.goodput ? percent(one.goodput->share) : "-", spread,
-        days(one.late->seconds), one.done_by.empty() ? "-" : one.done_by,
-        one.late->usd ? with_commas(*one.late->usd) + " USD" : "not known",
-        megawatt_hours(one.energy->gpu_kwh), megawatt_hours(one.energy->facility_kwh),
-        one.energy->co2_t ? fmt::format("{:.1f} t", *one.energy->co2_t) : "-",
-        one.meets ? "" : "  too late or too dear");
+    if (one.late) text += row(one);
   }
-  text +=
-      "  goodput: Young and Daly's formula, then failures played through; nine runs in ten have P10 "
-      "or more,\n  and so are done within `late`\n";
+  text += notes(report);
   if (report.by.empty() && !report.budget_usd) return text;
   std::string asked;
   if (!report.by.empty()) asked += " by " + report.by;

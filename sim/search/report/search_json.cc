@@ -128,7 +128,8 @@ Json case_json(const SearchCase& one) {
   json["cost_late_usd"] = one.late ? one.late->usd : Json(nullptr);
   json["done_by"] = one.done_by.empty() ? Json(nullptr) : Json(one.done_by);
   json["energy"] = one.energy ? Json{{"gpus_kwh", one.energy->gpu_kwh},
-                                     {"host_and_network_kwh", one.energy->host_kwh},
+                                     {"host_kwh", one.energy->host_kwh},
+                                     {"network_kwh", one.energy->network_kwh},
                                      {"facility_kwh", one.energy->facility_kwh},
                                      {"co2_t", one.energy->co2_t}}
                               : Json(nullptr);
@@ -148,6 +149,15 @@ std::string search_json(const SearchReport& report, const Space& space) {
   if (report.chosen) {
     const SearchCase& chosen = report.cases[*report.chosen];
     json["chosen"] = {{"cluster", chosen.cluster}, {"gpus", chosen.gpus}};
+  }
+  json["site"] = nullptr;
+  if (report.site) {
+    const auto figure = [](const Figure& f) {
+      return Json{{"value", f.value}, {"source", f.source}};
+    };
+    json["site"] = {{"pue", figure(report.site->pue)},
+                    {"co2_g_per_kwh", figure(report.site->co2_g_per_kwh)},
+                    {"network_w_per_nic", figure(report.site->network_w_per_nic)}};
   }
   json["cases"] = Json::array();
   for (const SearchCase& one : report.cases) json["cases"].push_back(case_json(one));

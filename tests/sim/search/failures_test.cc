@@ -13,15 +13,16 @@ namespace {
 
 constexpr double kDay = 86400;
 
-// Exponential failures, nodes back at once: the mean over long runs is Daly's complete formula, from
-// machines that hardly fail to such that lose half of their time. 400 runs of 1,000 and more mean
-// times between failures have a standard error below 0.1 %.
+// Exponential failures, nodes back at once: the mean over long runs is Daly's complete formula,
+// from machines that hardly fail to such that lose half of their time. 400 runs of 1,000 and more
+// mean times between failures have a standard error below 0.1 %.
 TEST(Failures, MeanIsDalysCompleteFormula) {
   struct Case {
     double mtbf, save, restart, interval;
   };
-  for (const Case& c : {Case{36000, 60, 300, 2078}, Case{3600, 60, 300, 657}, Case{3600, 300, 900, 1470},
-                        Case{36000, 60, 300, 600}, Case{7200, 20, 0, 3000}, Case{1800, 200, 600, 848}}) {
+  for (const Case& c :
+       {Case{36000, 60, 300, 2078}, Case{3600, 60, 300, 657}, Case{3600, 300, 900, 1470},
+        Case{36000, 60, 300, 600}, Case{7200, 20, 0, 3000}, Case{1800, 200, 600, 848}}) {
     const Failures failures{
         .mtbf_s = c.mtbf, .save_s = c.save, .interval_s = c.interval, .restart_s = c.restart};
     const GoodputSpread played = simulate_failures(failures, 2000 * c.mtbf, 400, 7);
@@ -39,7 +40,8 @@ TEST(Failures, MeanIsYoungsFormulaWhereFailuresAreRare) {
   const double interval = checkpoint_interval(save, mtbf);
   const double young = 1 - goodput_loss(interval, save, restart, mtbf);
   const GoodputSpread played = simulate_failures(
-      {.mtbf_s = mtbf, .save_s = save, .interval_s = interval, .restart_s = restart}, 400 * mtbf, 200, 3);
+      {.mtbf_s = mtbf, .save_s = save, .interval_s = interval, .restart_s = restart}, 400 * mtbf,
+      200, 3);
   EXPECT_NEAR(played.mean, young, 0.01 * young);
   EXPECT_NEAR(played.mean, young, 0.001);  // 0.3 % are lost: the loss itself is met within a third
 }
@@ -48,8 +50,9 @@ TEST(Failures, MeanIsYoungsFormulaWhereFailuresAreRare) {
 TEST(Failures, LoseLeastNearDalysInterval) {
   const double mtbf = 10000, save = 50;
   const auto share = [&](double interval) {
-    return simulate_failures({.mtbf_s = mtbf, .save_s = save, .interval_s = interval, .restart_s = 100},
-                             1000 * mtbf, 200, 11)
+    return simulate_failures(
+               {.mtbf_s = mtbf, .save_s = save, .interval_s = interval, .restart_s = 100},
+               1000 * mtbf, 200, 11)
         .mean;
   };
   const double best = share(checkpoint_interval(save, mtbf));
@@ -74,10 +77,16 @@ TEST(Failures, InBurstsRunsDifferMore) {
 }
 
 // A failed node that is away for a day: alone the machine waits for it; two spares are enough for
-// one failure in a day and a half on average, most of the time; with fewer replicas it goes on at 7/8.
+// one failure in a day and a half on average, most of the time; with fewer replicas it goes on at
+// 7/8.
 TEST(Failures, SparesAndFewerReplicasHelp) {
-  Failures failures{.mtbf_s = 1.5 * kDay, .save_s = 60, .interval_s = 3900, .restart_s = 600,
-                    .repair_s = kDay, .nodes = 64, .replicas = 8};
+  Failures failures{.mtbf_s = 1.5 * kDay,
+                    .save_s = 60,
+                    .interval_s = 3900,
+                    .restart_s = 600,
+                    .repair_s = kDay,
+                    .nodes = 64,
+                    .replicas = 8};
   const auto share = [&] { return simulate_failures(failures, 300 * kDay, 100, 2).mean; };
   // Without: it trains while no node is away. Nodes away are an M/D/infinity queue, empty with
   // probability e^-(1/1.5); checkpoints, lost work and restarts cost some per cent of that.
@@ -98,15 +107,16 @@ TEST(Failures, SparesAndFewerReplicasHelp) {
 
 TEST(Failures, AreTheSameForTheSameSeed) {
   const Failures failures{.mtbf_s = 3600, .save_s = 10, .interval_s = 268, .restart_s = 30};
-  const GoodputSpread a = simulate_failures(failures, 1e6, 50, 9), b = simulate_failures(failures, 1e6, 50, 9);
+  const GoodputSpread a = simulate_failures(failures, 1e6, 50, 9),
+                      b = simulate_failures(failures, 1e6, 50, 9);
   EXPECT_EQ(a.p50, b.p50);
   EXPECT_NE(a.p50, simulate_failures(failures, 1e6, 50, 10).p50);
 }
 
 // What never gets anywhere ends, too.
 TEST(Failures, OfAHopelessRunEnd) {
-  const GoodputSpread played =
-      simulate_failures({.mtbf_s = 10, .save_s = 1000, .interval_s = 1000, .restart_s = 1000}, 1e4, 3, 1);
+  const GoodputSpread played = simulate_failures(
+      {.mtbf_s = 10, .save_s = 1000, .interval_s = 1000, .restart_s = 1000}, 1e4, 3, 1);
   EXPECT_LT(played.p90, 0.01);
 }
 
