@@ -164,4 +164,8 @@ double goodput_loss(double interval, double save, double restart, double mtbf) {
   return save / interval + (interval / 2 + restart) / mtbf;
 }
 
+double daly_share(double interval, double save, double restart, double mtbf) {
+  return interval / (mtbf * std::exp(restart / mtbf) * std::expm1((interval + save) / mtbf));
+}
+
 }  // namespace rehearse::sim

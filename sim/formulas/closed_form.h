@@ -127,5 +127,9 @@ double parameter_server_seconds(double bytes, double ranks, double bandwidth);
 double checkpoint_interval(double save, double mtbf);
 // Share of time lost to saving, to lost work and to restarts: d/T + (T/2 + r)/M.
 double goodput_loss(double interval, double save, double restart, double mtbf);
+// Share of time that makes progress where failures are exponential and end checkpoints and restarts
+// too: T / (M e^(r/M) (e^((T+d)/M) - 1)). Daly, A higher order estimate of the optimum checkpoint
+// interval for restart dumps, FGCS 22 (2006), eq. 20 (unverified).
+double daly_share(double interval, double save, double restart, double mtbf);
 
 }  // namespace rehearse::sim

@@ -2,6 +2,8 @@
 // A search's plans as rows of a table.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "sim/search/report/found_parts.h"
@@ -17,6 +19,27 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
+// Of a whole training, each with a comma before it; of the best plan alone.
+std::string bought_fields(const SearchCase& one, bool first) {
+  using Value = std::optional<double>;
+  const bool known = first && one.late.has_value();
+  const auto field = [](const Value& value) { return value ? fmt::format(",{}", *value) : ","; };
+  const auto share = [&](double GoodputSpread::*of) {
+    return field(known && one.spread ? Value((*one.spread).*of) : std::nullopt);
+  };
+  const TrainingEnergy energy = known ? *one.energy : TrainingEnergy{};
+  return field(known && one.goodput ? Value(one.goodput->share) : std::nullopt) +
+         share(&GoodputSpread::p10) + share(&GoodputSpread::p50) + share(&GoodputSpread::p90) +
+         field(known ? Value(one.late->seconds) : std::nullopt) + "," + (known ? one.done_by : "") +
+         field(known ? one.late->usd : std::nullopt) +
+         field(known ? Value(energy.gpu_kwh) : std::nullopt) + field(energy.host_kwh) +
+         field(known ? Value(energy.network_kwh) : std::nullopt) + field(energy.facility_kwh) +
+         field(energy.co2_t) +
+         (!known      ? ","
+          : one.meets ? ",yes"
+                      : ",no");
+}
+
 }  // namespace
 
 std::string search_csv(const SearchReport& report) {
@@ -25,7 +48,8 @@ std::string search_csv(const SearchReport& report) {
       "headroom_bytes,usd_per_step,energy_j,tensor_parallel,pipeline_parallel,context_parallel,"
       "data_parallel,schedule,virtual_stages,micro_batch,recompute,zero_stage,sequence_parallel,"
       "precision,offload,time_to_train_s,cost_usd,situation,idle_most_for,helps_most,"
-      "step_time_then_s\n";
+      "step_time_then_s,goodput,goodput_p10,goodput_p50,goodput_p90,time_to_train_late_s,done_by,"
+      "cost_late_usd,gpus_kwh,host_kwh,network_kwh,facility_kwh,co2_t,meets\n";
   for (const SearchCase& one : report.cases) {
     std::int32_t rank = 0;
     for (const FoundPlan& f : one.result.best) {
@@ -36,7 +60,7 @@ std::string search_csv(const SearchReport& report) {
       const auto& changes = one.result.sensitivities;
       const Sensitivity* helps = rank == 1 && !changes.empty() ? &changes.front() : nullptr;
       text += fmt::format(
-          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}"
+          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{}"
           "\n",
           csv_field(one.cluster), one.gpus, rank, f.step_s, f.tokens_per_s,
           f.mfu ? fmt::format("{}", *f.mfu) : "", f.bubble_ratio, f.peak_device,
@@ -48,7 +72,7 @@ std::string search_csv(const SearchReport& report) {
           first && one.train->usd ? fmt::format("{}", *one.train->usd) : "",
           rank == 1 && one.result.situation ? name_of(one.result.situation->situation) : "",
           idle ? idle->name : "", helps ? helps->what : "",
-          helps ? fmt::format("{}", helps->step_s) : "");
+          helps ? fmt::format("{}", helps->step_s) : "", bought_fields(one, rank == 1));
     }
   }
   return text;

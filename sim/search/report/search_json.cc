@@ -115,8 +115,25 @@ Json case_json(const SearchCase& one) {
                                        {"checkpoint_s", one.goodput->save_s},
                                        {"interval_s", one.goodput->interval_s}}
                                 : Json(nullptr);
+  if (one.goodput) {
+    json["goodput"]["simulated"] = one.spread ? Json{{"p10", one.spread->p10},
+                                                     {"p50", one.spread->p50},
+                                                     {"p90", one.spread->p90},
+                                                     {"mean", one.spread->mean}}
+                                              : Json(nullptr);
+  }
   json["time_to_train_s"] = one.train ? one.train->seconds : Json(nullptr);
   json["cost_usd"] = one.train ? one.train->usd : Json(nullptr);
+  json["time_to_train_late_s"] = one.late ? one.late->seconds : Json(nullptr);
+  json["cost_late_usd"] = one.late ? one.late->usd : Json(nullptr);
+  json["done_by"] = one.done_by.empty() ? Json(nullptr) : Json(one.done_by);
+  json["energy"] = one.energy ? Json{{"gpus_kwh", one.energy->gpu_kwh},
+                                     {"host_kwh", one.energy->host_kwh},
+                                     {"network_kwh", one.energy->network_kwh},
+                                     {"facility_kwh", one.energy->facility_kwh},
+                                     {"co2_t", one.energy->co2_t}}
+                              : Json(nullptr);
+  json["meets"] = one.late ? Json(one.meets) : Json(nullptr);
   return json;
 }
 
@@ -126,6 +143,22 @@ std::string search_json(const SearchReport& report, const Space& space) {
   Json json = {
       {"schema", "rehearse.search/1"}, {"name", report.name}, {"model", space.base.model.name}};
   json["tokens"] = report.tokens > 0 ? Json(report.tokens) : Json(nullptr);
+  json["by"] = report.by.empty() ? Json(nullptr) : Json(report.by);
+  json["budget_usd"] = report.budget_usd;
+  json["chosen"] = nullptr;
+  if (report.chosen) {
+    const SearchCase& chosen = report.cases[*report.chosen];
+    json["chosen"] = {{"cluster", chosen.cluster}, {"gpus", chosen.gpus}};
+  }
+  json["site"] = nullptr;
+  if (report.site) {
+    const auto figure = [](const Figure& f) {
+      return Json{{"value", f.value}, {"source", f.source}};
+    };
+    json["site"] = {{"pue", figure(report.site->pue)},
+                    {"co2_g_per_kwh", figure(report.site->co2_g_per_kwh)},
+                    {"network_w_per_nic", figure(report.site->network_w_per_nic)}};
+  }
   json["cases"] = Json::array();
   for (const SearchCase& one : report.cases) json["cases"].push_back(case_json(one));
   return json.dump(2) + "\n";

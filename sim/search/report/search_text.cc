@@ -199,11 +199,11 @@ std::string search_text(const SearchReport& report) {
   }
   if (!complete) text += "  ended at its limit of work: a better plan may be left\n";
   text += "\n";
-  if (!single) return text + cases_text(report) + reasons_text(report);
+  if (!single) return text + cases_text(report) + buying_text(report) + reasons_text(report);
   text += one_text(report.cases.front());
   const SearchCase& one = report.cases.front();
   if (report.tokens > 0 && one.train) text += "\n" + cases_text(report);
-  return text;
+  return text + buying_text(report);
 }
 
 }  // namespace rehearse::sim
