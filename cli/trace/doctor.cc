@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// rehearse doctor: why a job stands still, from what its ranks left behind.
+// rehearse doctor: why a job stands still, or what makes it slow, from what its ranks left behind.
 #include "cli/trace/doctor.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cli/commands.h"
-#include "schedules/base/json_reader.h"
+#include "cli/open.h"
+#include "cli/trace/doctor_files.h"
+#include "schedules/ranks/unfold.h"
+#include "sim/predict/predicted_trace.h"
 #include "viz/hang/hang.h"
+#include "viz/profile/read_profiles.h"
+#include "viz/profile/waits.h"
 
 namespace rehearse::cli {
 namespace {
@@ -18,114 +22,88 @@ struct DoctorOptions {
   bool json = false;
 };
 
-constexpr std::int64_t kMostDump = std::int64_t{1} << 28;  // [B]
-
-// The files that are meant: a folder's, in the order of their names.
-Result<std::vector<std::string>> files_of(const std::vector<std::string>& named) {
-  std::vector<std::string> files;
-  for (const std::string& path : named) {
-    std::error_code fault;
-    if (!std::filesystem::is_directory(path, fault)) {
-      files.push_back(path);
-      continue;
-    }
-    std::vector<std::string> inside;
-    for (std::filesystem::directory_iterator it(path, fault), end; !fault && it != end;
-         it.increment(fault)) {
-      std::error_code unknown;
-      if (it->is_regular_file(unknown)) inside.push_back(it->path().string());
-    }
-    if (fault) return Error{path + ": cannot read: " + fault.message()};
-    if (inside.empty()) return Error{path + ": holds no file"};
-    std::ranges::sort(inside);
-    files.insert(files.end(), inside.begin(), inside.end());
+int hang(const DoctorOptions& options, DoctorFiles files) {
+  if (!options.scenario.empty()) {
+    return fail("doctor: --scenario puts a prediction beside a profile, and these are of a hang");
   }
-  return files;
+  const Result<viz::Hang> found = files.ras.empty()
+                                      ? viz::find_hang(std::move(files.dumps))
+                                      : viz::find_hang_in_ras(files.ras, files.ras_path);
+  if (!found) return fail("doctor: " + found.error().message);
+  print_text(options.json ? viz::hang_json(found.value()) : viz::hang_text(found.value()));
+  return kDone;
 }
 
-// What is in a file that doctor does not take; empty: it may be JSON or text.
-std::string not_taken(std::string_view text) {
-  if (text.starts_with('\x80') || text.starts_with("PK")) {
-    return "a pickle; nothing is unpickled here: docs/flight_recorder_json.py FILE... writes it as "
-           "JSON";
+// The prediction of every rank that the job's profiles are of.
+Result<viz::PredictedJob> predicted_job(const std::string& path, const viz::JobTimes& job) {
+  const Result<Opened> opened = open(path, {});
+  if (!opened) return opened.error();
+  const auto& [scenario, cluster] = opened.value();
+  const Result<> enough = sim::check_gpus(cluster, scenario.gpus);
+  if (!enough) return enough.error();
+  const Result<sim::Prediction> made = predict(path, scenario, cluster, {.leave_out = true});
+  if (!made) return made.error();
+  const sim::Prediction& prediction = made.value();
+  const Trace trace = sim::predicted_trace(prediction, scenario, cluster);
+  std::vector<viz::RankProfile> rows = viz::trace_profiles(trace, path);
+  std::vector<std::int32_t> rank_of_row;
+  for (const viz::RankProfile& row : rows) rank_of_row.push_back(row.rank);
+  Result<viz::JobTimes> times = viz::job_times(rows);
+  if (!times) return times.error();
+  viz::PredictedJob out{.scenario = scenario.name,
+                        .step_s = prediction.step_s,
+                        .low_s = prediction.low_s(),
+                        .high_s = prediction.high_s(),
+                        .times = std::move(times).value()};
+  const std::vector<RankClass> row_of_rank = rows_of_ranks(prediction.plan, prediction.schedule);
+  for (const std::int32_t rank : job.ranks) {
+    if (static_cast<std::size_t>(rank) >= row_of_rank.size()) {
+      return Error{path + ": has " + std::to_string(row_of_rank.size()) +
+                   " ranks, and a profile is of rank " + std::to_string(rank)};
+    }
+    const RankClass row = row_of_rank[static_cast<std::size_t>(rank)];
+    const auto found = std::ranges::find(out.times.ranks, rank_of_row[row.index()]);
+    out.row.push_back(static_cast<std::size_t>(found - out.times.ranks.begin()));
   }
-  if (text.starts_with("SQLite format 3")) {
-    return "profiles of Nsight Systems are not built yet";
-  }
-  if (text.starts_with("\x1f\x8b") || text.find("\"traceEvents\"") != std::string_view::npos ||
-      text.find("\"resourceSpans\"") != std::string_view::npos) {
-    return "profiles are not built yet; explain takes them";
-  }
-  return {};
+  return out;
 }
 
-struct Read {
-  std::vector<viz::Dump> dumps;
-  std::string ras, ras_path;  // empty: none
-};
-
-Result<> read_file(const std::string& path, Read& read) {
-  const Result<std::string> text = read_text_file(path, kMostDump);
-  if (!text) return text.error();
-  if (const std::string reason = not_taken(text.value()); !reason.empty()) {
-    return Error{path + ": " + reason};
+int slow_run(const DoctorOptions& options, DoctorFiles files) {
+  const Result<viz::JobTimes> job = viz::job_times(files.profiles);
+  if (!job) return fail(job.error());
+  viz::PredictedJob predicted;
+  if (!options.scenario.empty()) {
+    Result<viz::PredictedJob> made = predicted_job(options.scenario, job.value());
+    if (!made) return fail(made.error());
+    predicted = std::move(made).value();
   }
-  if (viz::is_ras(text.value())) {
-    if (!read.ras.empty()) return Error{path + ": a second text of RAS; name one"};
-    read.ras = text.value();
-    read.ras_path = path;
-    return {};
-  }
-  const Result<JsonValue> document = parse_json(text.value(), path);
-  if (!document) return document.error();
-  if (!viz::is_dump(document.value())) {
-    return Error{path +
-                 ": neither a dump of PyTorch's Flight Recorder (JSON with \"entries\") nor "
-                 "text of NCCL's RAS"};
-  }
-  Result<std::vector<viz::Dump>> dumps = viz::read_dumps(document.value(), path);
-  if (!dumps) return dumps.error();
-  for (viz::Dump& dump : std::move(dumps).value()) read.dumps.push_back(std::move(dump));
-  return {};
+  const viz::PredictedJob* const beside = options.scenario.empty() ? nullptr : &predicted;
+  print_text(options.json ? viz::job_json(job.value(), files.profiles, files.families, beside)
+                          : viz::job_text(job.value(), beside));
+  return kDone;
 }
 
 int doctor(const DoctorOptions& options) {
-  if (!options.scenario.empty()) {
-    return fail(
-        "doctor: --scenario puts a prediction beside a profile, and profiles are not built "
-        "yet");
-  }
-  const Result<std::vector<std::string>> files = files_of(options.traces);
+  Result<DoctorFiles> files = read_doctor_files(options.traces);
   if (!files) return fail(files.error());
-  Read read;
-  for (const std::string& path : files.value()) {
-    if (const Result<> taken = read_file(path, read); !taken) return fail(taken.error());
-  }
-  if (!read.dumps.empty() && !read.ras.empty()) {
-    return fail("doctor: " + read.ras_path +
-                ": RAS counts a communicator's ranks, dumps the job's: "
-                "name the one or the other");
-  }
-  const Result<viz::Hang> hang = read.ras.empty() ? viz::find_hang(std::move(read.dumps))
-                                                  : viz::find_hang_in_ras(read.ras, read.ras_path);
-  if (!hang) return fail("doctor: " + hang.error().message);
-  print_text(options.json ? viz::hang_json(hang.value()) : viz::hang_text(hang.value()));
-  return kDone;
+  if (!files.value().profiles.empty()) return slow_run(options, std::move(files).value());
+  return hang(options, std::move(files).value());
 }
 
 }  // namespace
 
 Command doctor_command() {
   const auto o = std::make_shared<DoctorOptions>();
-  Command command{"doctor", "why a job hangs: who is missing, in which call, who waits for it"};
+  Command command{"doctor",
+                  "what makes a run slow, rank by rank, or why it hangs: who waits for whom"};
   command.options = {
       required({"TRACE", &o->traces,
-                "dumps of PyTorch's Flight Recorder as JSON (files, or a folder), or text of "
-                "NCCL's RAS"}),
-      {"--scenario", &o->scenario, "of a profile: the prediction beside it; not built yet"},
+                "files of one kind, or their folder: profiles of PyTorch, our traces; of a hang "
+                "dumps of PyTorch's Flight Recorder as JSON, or text of NCCL's RAS"}),
+      {"--scenario", &o->scenario, "of profiles: what this scenario predicts stands beside them"},
       {"--json", &o->json, "one JSON document on stdout"},
   };
-  command.footer = "Example: rehearse doctor tests/data/hangs/order";
+  command.footer = "Example: rehearse doctor tests/data/profiles/slow_rank";
   command.perform = [o](const Given&) { return doctor(*o); };
   return command;
 }

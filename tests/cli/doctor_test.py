@@ -216,9 +216,9 @@ def refused():
     of("[]")
     of("nonsense")
     of(b"\0" * 100)
-    assert "not built yet" in of('{"traceEvents": []}')
+    assert "no events that take time" in of('{"traceEvents": []}')
     assert "not built yet" in of(b"SQLite format 3\0")
-    assert "profiles" in of('{"entries": []}', "--scenario", "3d-8-gpus")
+    assert "beside a profile" in of('{"entries": []}', "--scenario", "3d-8-gpus")
     assert "no such file" in run(work / "nothing")[2]
     empty = pathlib.Path(tempfile.mkdtemp(dir=work))
     assert "holds no file" in run(empty)[2]

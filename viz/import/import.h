@@ -19,6 +19,8 @@ namespace rehearse::viz {
 // become one trace on the clock that the files have in common. Error: "FILE: what is wrong", for
 // JSON with the byte where it is.
 Result<Trace> load_trace(const std::string& path);
+// The content of a file, inflated where it is gzipped.
+Result<std::string> read_inflated(const std::string& path);
 // REQUIRES: nothing of `text`; `name` is for errors.
 Result<Trace> import_chrome(std::string_view text, const std::string& name);
 

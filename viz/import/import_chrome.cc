@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
@@ -123,7 +124,9 @@ class ChromeReader {
         } else if (out_.ours) {
           op_args();
         } else if (category == "kernel") {
-          e.id = collective_args();
+          e.id = collective_args(e);
+        } else if (category == "cpu_op" && out_.texts.view(e.name).starts_with("c10d::")) {
+          e.peer = peer_args();
         } else {
           in_.skip();
         }
@@ -168,6 +171,8 @@ class ChromeReader {
     if (category == "gpu_memcpy" || category == "gpu_memset" || category == "Memcpy")
       return Category::Copy;
     if (category == "gpu_user_annotation") return Category::Range;
+    if (category == "user_annotation") return Category::Annotation;
+    if (category == "cpu_op") return Category::Operator;
     if (category == "bubble") return Category::Bubble;
     return Category::Other;
   }
@@ -320,7 +325,7 @@ class ChromeReader {
   }
 
   // Index into collectives; -1: the kernel is none.
-  std::int32_t collective_args() {
+  std::int32_t collective_args(ForeignEvent& e) {
     Collective found;
     std::int64_t in_elements = 0, out_elements = 0, element = 0;
     bool first = true;
@@ -337,6 +342,11 @@ class ChromeReader {
         in_elements = in_.integer();
       } else if (key == "Out msg nelems" && in_.peek() != '"') {
         out_elements = in_.integer();
+      } else if (key == "Process Group Name" && in_.peek() == '"') {
+        e.group = out_.texts.id(in_.raw_string());
+      } else if ((key == "Src Rank" || key == "Dst Rank") && in_.peek() != '"') {
+        const std::int64_t end = in_.integer();  // of the whole job, whatever the group
+        if (end >= 0 && end <= INT32_MAX) e.peer = static_cast<std::int32_t>(end);
       } else {
         in_.skip();
       }
@@ -348,6 +358,32 @@ class ChromeReader {
         {found.name, found.group, found.bytes}, static_cast<std::int32_t>(known_.size()));
     if (fresh) out_.collectives.push_back(found);
     return at->second;
+  }
+
+  // torch's c10d::send(tensors, group, dst, tag) and recv_(tensors, group, src, tag), where shapes
+  // were recorded: "Concrete Inputs": ["", "", "1", "0"].
+  std::int32_t peer_args() {
+    std::int32_t peer = -1;
+    bool first = true;
+    std::string_view key;
+    in_.enter('{');
+    while (in_.next_key(first, key)) {
+      if (key != "Concrete Inputs" || in_.peek() != '[') {
+        in_.skip();
+        continue;
+      }
+      bool first_item = true;
+      in_.enter('[');
+      for (int i = 0; in_.next_item(first_item); ++i) {
+        if (i != 2 || in_.peek() != '"') {
+          in_.skip();
+          continue;
+        }
+        const std::string_view digits = in_.raw_string();
+        std::from_chars(digits.data(), digits.data() + digits.size(), peer);
+      }
+    }
+    return peer;
   }
 
   void counter_args() {
@@ -473,14 +509,17 @@ Result<Trace> import_chrome(std::string_view text, const std::string& name) {
   return std::move(read).value().trace;
 }
 
-Result<Profile> import_profile(std::string_view text, const std::string& name) {
-  ForeignEvents events;
+Result<> read_chrome_events(std::string_view text, const std::string& name, ForeignEvents& events) {
   ChromeReader reader(text, events);
   reader.read();
-  if (!reader.scanner().ok()) {
-    return Error{name + ": byte " + std::to_string(reader.scanner().offset()) + ": " +
-                 reader.scanner().fault()};
-  }
+  if (reader.scanner().ok()) return {};
+  return Error{name + ": byte " + std::to_string(reader.scanner().offset()) + ": " +
+               reader.scanner().fault()};
+}
+
+Result<Profile> import_profile(std::string_view text, const std::string& name) {
+  ForeignEvents events;
+  if (const Result<> read = read_chrome_events(text, name, events); !read) return read.error();
   Result<Trace> built = events.ours ? build_ours(events) : build_foreign(events, name);
   if (!built) return Error{name + ": " + built.error().message};
   Profile profile{.trace = std::move(built).value(), .rank = events.rank, .ours = events.ours};

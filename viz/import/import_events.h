@@ -38,10 +38,14 @@ class Texts {
 };
 
 struct ForeignEvent {
-  enum class Category : std::uint8_t { Other, Kernel, Copy, Range, Bubble };  // Range: on a device
-  std::int64_t start = 0, duration = 0;                                       // [ns]
-  std::int32_t name = -1, process = -1, thread = -1;                          // Texts
+  // Range: of a user, on a device; Annotation: the same on the host; Operator: torch's, on the host
+  enum class Category : std::uint8_t { Other, Kernel, Copy, Range, Bubble, Annotation, Operator };
+  std::int64_t start = 0, duration = 0;               // [ns]
+  std::int32_t name = -1, process = -1, thread = -1;  // Texts
   std::int32_t id = 0;  // index into ForeignEvents::collectives, or a link; -1: none
+  std::int32_t peer =
+      -1;  // of a transfer's kernel, or operator of c10d: the other end; -1: not said
+  std::int32_t group = -1;  // of a collective's kernel: its group's name, the job's own; Texts
   Category category = Category::Other;
   char phase = 'X';
 };
@@ -103,6 +107,8 @@ struct PipelineOp {
 };
 std::optional<PipelineOp> pipeline_op(std::string_view name);
 
+// Everything that a file says. REQUIRES: `text` outlives the events.
+Result<> read_chrome_events(std::string_view text, const std::string& name, ForeignEvents& events);
 Result<Trace> build_ours(ForeignEvents& events);
 Result<Trace> build_foreign(ForeignEvents& events, const std::string& name);
 

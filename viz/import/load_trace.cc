@@ -76,14 +76,10 @@ Result<std::string> gunzip(const std::string&, const std::string& path) {
 }
 #endif
 
-// The text of a file, inflated; it begins like JSON.
+// It begins like JSON.
 Result<std::string> read_json(const std::string& path) {
-  Result<std::string> text = read_text_file(path, most_bytes());
+  Result<std::string> text = read_inflated(path);
   if (!text) return text.error();
-  if (is_gzip(text.value())) {
-    text = gunzip(text.value(), path);
-    if (!text) return text.error();
-  }
   const std::size_t first = text.value().find_first_not_of(" \t\r\n");
   if (first == std::string::npos || (text.value()[first] != '{' && text.value()[first] != '[')) {
     return Error{path + ": neither a trace of rehearse nor Chrome JSON"};
@@ -122,6 +118,12 @@ Result<Trace> load_folder(const std::string& folder) {
 }
 
 }  // namespace
+
+Result<std::string> read_inflated(const std::string& path) {
+  Result<std::string> text = read_text_file(path, most_bytes());
+  if (!text || !is_gzip(text.value())) return text;
+  return gunzip(text.value(), path);
+}
 
 Result<Trace> load_trace(const std::string& path) {
   std::error_code ignored;
