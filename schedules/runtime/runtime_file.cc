@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 #include "schedules/base/files.h"
 #include "schedules/runtime/expert_launch_keys.h"
@@ -180,6 +182,28 @@ bool is_path(const std::string& name) {
   return name.ends_with(".json");
 }
 
+Result<std::shared_ptr<const JsonValue>> without_sources(const std::string& path) {
+  Result<JsonValue> read = read_json(path);
+  if (!read) return read.error();
+  const auto document = std::make_shared<JsonValue>(std::move(read).value());
+  drop_sources(*document);
+  return std::shared_ptr<const JsonValue>(document);
+}
+
+// Traits, memory and notes each ask for the profile of a scenario.
+Result<std::shared_ptr<const JsonValue>> shipped(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const JsonValue>> read;
+  const std::scoped_lock lock(mutex);
+  std::shared_ptr<const JsonValue>& document = read[path];
+  if (document == nullptr) {
+    Result<std::shared_ptr<const JsonValue>> fresh = without_sources(path);
+    if (!fresh) return fresh;
+    document = std::move(fresh).value();
+  }
+  return document;
+}
+
 Result<RuntimeFile> read_file(const std::string& name, const std::string& from,
                               const KeyTable& table) {
   RuntimeFile file;
@@ -198,12 +222,12 @@ Result<RuntimeFile> read_file(const std::string& name, const std::string& from,
                    "; a file of one's own ends with .json"};
     }
   }
-  Result<JsonValue> document = read_json(file.path);
+  Result<std::shared_ptr<const JsonValue>> document =
+      is_path(name) ? without_sources(file.path) : shipped(file.path);
   if (!document) return document.error();
   file.document = std::move(document).value();
-  drop_sources(file.document);
   JsonReport report(file.path);
-  check_keys(file.document, table, "", report);
+  check_keys(*file.document, table, "", report);
   if (!report.ok()) return report.error();
   return file;
 }
@@ -231,13 +255,13 @@ Result<std::vector<RuntimeFile>> read_runtime_files(const std::string& name,
   while (true) {
     Result<RuntimeFile> file = read_file(next, beside, table);
     if (!file && files.empty()) return file.error();
-    const JsonValue* base = files.empty() ? nullptr : files.back().document.given("base");
+    const JsonValue* base = files.empty() ? nullptr : files.back().document->given("base");
     if (!file || files.size() > kMostBases) {
       return json_error(beside, base->line, "base",
                         file ? "more than 8 files are based on one another" : file.error().message);
     }
     files.push_back(std::move(file).value());
-    base = files.back().document.given("base");
+    base = files.back().document->given("base");
     if (base == nullptr) return files;
     next = base->text;
     beside = files.back().path;
@@ -249,14 +273,14 @@ Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& f
   if (!files) return files.error();
   RuntimeTraits traits;
   for (auto file = files.value().rbegin(); file != files.value().rend(); ++file) {
-    if (const JsonValue* title = file->document.given("title")) traits.title = title->text;
-    if (const JsonValue* stage = gather_units_from(file->document)) {
+    if (const JsonValue* title = file->document->given("title")) traits.title = title->text;
+    if (const JsonValue* stage = gather_units_from(*file->document)) {
       traits.gather_units_from = static_cast<std::int32_t>(stage->integer);
     }
-    if (const JsonValue* launches = file->document.given("expert_launches")) {
+    if (const JsonValue* launches = file->document->given("expert_launches")) {
       take_expert_launches(*launches, traits.expert_launches);
     }
-    const JsonValue* given = file->document.given("traits");
+    const JsonValue* given = file->document->given("traits");
     for (const TraitRow& row : kTraitRows) {
       const JsonValue* value = given == nullptr ? nullptr : given->given(row.key.name);
       if (value != nullptr) take_trait(*value, row, traits);

@@ -6,6 +6,7 @@
 // Megatron-LM's.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ namespace rehearse {
 
 const KeyTable& runtime_key_table();
 
-// One file, its sources dropped and its keys checked.
+// One file, its sources dropped and its keys checked. What is shipped is read once by a process.
 struct RuntimeFile {
   std::string path;
-  JsonValue document;
+  std::shared_ptr<const JsonValue> document;
 };
 
 // The file of the profile `name` and those that it is based on, the last one first. A name that

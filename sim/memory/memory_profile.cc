@@ -71,7 +71,7 @@ std::vector<std::string_view> words(std::string_view text) {
 class ProfileReader {
  public:
   ProfileReader(MemoryProfile& profile, const RuntimeFile& file)
-      : profile_(profile), document_(file.document), report_(file.path) {}
+      : profile_(profile), document_(*file.document), report_(file.path) {}
 
   Result<> read() {
     if (const JsonValue* given = document_.given("states")) states(*given);
@@ -234,7 +234,7 @@ Result<MemoryProfile> read_memory_profile(const std::string& runtime) {
   const std::vector<RuntimeFile>& files = read.value();
   for (const char* part : {"states", "constants", "embedding", "layer", "head"}) {
     const bool said = std::ranges::any_of(
-        files, [&](const RuntimeFile& file) { return file.document.given(part) != nullptr; });
+        files, [&](const RuntimeFile& file) { return file.document->given(part) != nullptr; });
     if (!said) {
       return json_error(files.front().path, 1, part, "is missing, here and in every base");
     }

@@ -41,7 +41,7 @@ class RuntimeFiles : public testing::Test {
 // for being left out.
 TEST_F(RuntimeFiles, MegatronsAreTheDefaults) {
   EXPECT_EQ(runtime_named("megatron"), RuntimeTraits{});
-  const JsonValue document = read_runtime_files("megatron", "").value().front().document;
+  const JsonValue document = *read_runtime_files("megatron", "").value().front().document;
   const KeyTable& traits = *find_key(runtime_key_table(), "traits")->members;
   EXPECT_GE(traits.keys.size(), 15u);
   for (const KeySpec& key : traits.keys) {
