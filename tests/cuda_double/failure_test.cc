@@ -95,7 +95,13 @@ TEST(NcclFailure, NamesWhatIsStuckWhileTheHostIssues) {
   cuda_double::set_queue_depth(8);
   const auto outcomes = train_with_nccl(p, {.timeout_s = kTimeout, .dead = 0});
   cuda_double::set_queue_depth(1024);
-  expect_said(outcomes[1], "rank 1 timed out in 0F0");
+  // The first op that the host has not seen to end. The watchdog asks no event itself: that could
+  // stand in line behind the host. So the host's last look counts, which on a slow machine came
+  // before the tokens were there.
+  const std::string& said = outcomes[1].error;
+  EXPECT_TRUE(said.find("rank 1 timed out in 0F0") != std::string::npos ||
+              said.find("rank 1 timed out in FETCH tokens") != std::string::npos)
+      << said;
 }
 
 // NCCL connects when it is first asked to carry something: the host is inside that call. What it
