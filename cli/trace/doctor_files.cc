@@ -2,7 +2,6 @@
 #include "cli/trace/doctor_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -41,9 +40,13 @@ Result<std::vector<std::string>> files_of(const std::vector<std::string>& named)
   return files;
 }
 
-enum class FileKind : std::uint8_t { Dump, Ras, Kineto, Trace };
-constexpr std::string_view kKindWords[]{"a dump of PyTorch's Flight Recorder", "text of NCCL's RAS",
-                                        "a profile of PyTorch", "a trace of ours"};
+enum class FileKind : std::uint8_t { Dump, Ras, Kineto, Spans, Nsys, Trace };
+constexpr std::string_view kKindWords[]{"a dump of PyTorch's Flight Recorder",
+                                        "text of NCCL's RAS",
+                                        "a profile of PyTorch",
+                                        "of OpenTelemetry's spans",
+                                        "of Nsight Systems",
+                                        "a trace of ours"};
 
 // The kind of a JSON document, by the first of its keys that tells; of a list, by its first item.
 std::optional<FileKind> kind_of_json(std::string_view text) {
@@ -57,6 +60,7 @@ std::optional<FileKind> kind_of_json(std::string_view text) {
     for (const std::string_view word : {"traceEvents", "schemaVersion", "deviceProperties", "ph"}) {
       if (key == word) return FileKind::Kineto;
     }
+    if (key == "resourceSpans") return FileKind::Spans;
     for (const std::string_view word : {"entries", "pg_config", "pg_status", "nccl_comm_state"}) {
       if (key == word) return FileKind::Dump;
     }
@@ -74,10 +78,17 @@ class Reading {
       if (const Result<> one = keep(FileKind::Trace, path); !one) return one;
       return add_trace(path);
     }
-    if (const std::string reason = not_taken(path); !reason.empty()) {
-      return Error{path + ": " + reason};
+    const std::string begin = beginning(path);
+    if (begin.starts_with('\x80') || begin.starts_with("PK")) {
+      return Error{path +
+                   ": a pickle; nothing is unpickled here: docs/flight_recorder_json.py FILE... "
+                   "writes it as JSON"};
     }
-    const Result<std::string> text = viz::read_inflated(path);
+    if (begin.starts_with("SQLite format 3")) {
+      if (const Result<> one = keep(FileKind::Nsys, path); !one) return one;
+      return add_nsys(path);
+    }
+    Result<std::string> text = viz::read_inflated(path);
     if (!text) return text.error();
     const std::optional<FileKind> kind =
         viz::is_ras(text.value()) ? FileKind::Ras : kind_of_json(text.value());
@@ -93,13 +104,23 @@ class Reading {
         return add_dumps(text.value(), path);
       case FileKind::Kineto:
         return add_kineto(text.value(), path);
+      case FileKind::Spans:
+        spans_.push_back({path, std::move(text).value()});
+        return {};
+      case FileKind::Nsys:
       case FileKind::Trace:
         break;
     }
     return {};
   }
 
-  DoctorFiles take() {
+  Result<DoctorFiles> take() {
+    if (!spans_.empty()) {
+      if (const Result<> known = need_families(); !known) return known.error();
+      Result<std::vector<viz::RankProfile>> profiles = viz::span_profiles(spans_, read_.families);
+      if (!profiles) return profiles.error();
+      read_.profiles = std::move(profiles).value();
+    }
     // One profile that says no rank is the job's only one.
     if (read_.profiles.size() == 1 && read_.profiles.front().rank < 0) {
       read_.profiles.front().rank = 0;
@@ -120,17 +141,12 @@ class Reading {
                  ": name files of one kind"};
   }
 
-  static std::string not_taken(const std::string& path) {
-    std::array<char, 16> begin{};
+  static std::string beginning(const std::string& path) {
+    std::string begin(16, '\0');
     std::ifstream file(path, std::ios::binary);
-    file.read(begin.data(), begin.size());
-    const std::string_view text(begin.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.starts_with('\x80') || text.starts_with("PK")) {
-      return "a pickle; nothing is unpickled here: docs/flight_recorder_json.py FILE... writes it "
-             "as JSON";
-    }
-    if (text.starts_with("SQLite format 3")) return "profiles of Nsight Systems are not built yet";
-    return {};
+    file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    begin.resize(static_cast<std::size_t>(file.gcount()));
+    return begin;
   }
 
   static Result<> not_known(const std::string& text, const std::string& path) {
@@ -173,15 +189,23 @@ class Reading {
     return {};
   }
 
+  Result<> add_nsys(const std::string& path) {
+    if (const Result<> known = need_families(); !known) return known;
+    Result<std::vector<viz::RankProfile>> profiles = viz::nsys_profiles(path, read_.families);
+    if (!profiles) return profiles.error();
+    std::ranges::move(profiles.value(), std::back_inserter(read_.profiles));
+    return {};
+  }
+
   Result<> add_trace(const std::string& path) {
     const Result<Trace> trace = read_trace(path);
     if (!trace) return trace.error();
-    if (trace.value().step().value <= 0) return Error{path + ": holds no step"};
     std::ranges::move(viz::trace_profiles(trace.value(), path), std::back_inserter(read_.profiles));
     return {};
   }
 
   DoctorFiles read_;
+  std::vector<viz::SpanFile> spans_;
   std::optional<FileKind> kind_;
   std::string first_;
 };

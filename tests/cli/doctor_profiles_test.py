@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from nsys_file import NsysFile
+
 rehearse = os.path.abspath(sys.argv[1])
 os.chdir(pathlib.Path(__file__).parents[2])
 work = pathlib.Path(tempfile.mkdtemp())
@@ -173,9 +175,143 @@ def made_by_hand():
     assert [row[part] // 1000 for part in PARTS] == [0, 30, 0, 20, 50], row
     assert alone["straggler"] is None and "One rank alone" in alone["sentence"]
 
+    # Kernels of a name that say no group meet those that run at one time: of four ranks, two and two.
+    def dispatch(begin, end):
+        return kernel("void deep_ep::intranode::dispatch<8, 768>(int4*, float*)", begin, end)
+
+    experts = answer(folder({0: [kernel("a", 0, 20), dispatch(20, 90)], 1: [kernel("a", 0, 60), dispatch(60, 90)],
+                             2: [kernel("a", 0, 95), dispatch(95, 120)], 3: [kernel("a", 0, 95), dispatch(95, 120)]}))
+    rows = {row["rank"]: row for row in experts["steps"]}
+    assert rows[0]["waits_for"] == [{"rank": 1, "ns": 40000}] and rows[0]["communicating_ns"] == 30000, rows[0]
+    assert all(rows[rank]["waits_for"] == [] for rank in (1, 2, 3)), rows
+
     # Steps that all have count, whatever else a file holds.
     ranks = {r: [mark(n, 100 * n, 100 * n + 90) for n in range(r, 3 + r)] + [kernel("gemm", 100, 190)] for r in (0, 1)}
     assert [(row["step"], row["rank"]) for row in answer(folder(ranks))["steps"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def of_nsight_systems():
+    """Two ranks, two steps; the host launches a step's kernels long before the device runs them."""
+    nccl = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    path = pathlib.Path(tempfile.mkdtemp(dir=work))
+    for rank, busy in ((0, 20_000), (1, 60_000)):
+        file = NsysFile(path / f"report_rank{rank}.sqlite", start=10**18 + rank * 7)
+        for step in (4, 5):
+            host, device = 1_000 * step, 1_000_000 * step - rank * 7  # the two started 7 ns apart
+            file.mark(f"iteration{step}", host, host + 900, interned=step == 5)
+            file.kernel("void gemm<128>(float*)", host + 100, device, device + busy)
+            file.kernel(nccl, host + 200, device + busy, device + 90_000, thread=2)  # of another thread
+            file.copy(device + 90_000, device + 95_000)
+            file.kernel("void adam(float*)", host + 300, device + 95_000, device + 100_000)
+        file.mark("optimizer", 0, 10)
+        file.kernel("void before(float*)", 10, 20, 30)  # in no step
+        file.close()
+    document = answer(path)
+    rows = {(row["step"], row["rank"]): row for row in document["steps"]}
+    assert sorted(rows) == [(4, 0), (4, 1), (5, 0), (5, 1)]
+    for step in (4, 5):
+        assert [rows[step, 0][part] for part in PARTS] == [25_000, 35_000, 40_000, 0, 0], rows[step, 0]
+        assert rows[step, 0]["waits_for"] == [{"rank": 1, "ns": 40_000}]
+        assert [rows[step, 1][part] for part in PARTS] == [65_000, 35_000, 0, 0, 0], rows[step, 1]
+    assert document["straggler"]["rank"] == 1 and abs(document["straggler"]["share"] - 0.4) < 1e-9
+    profile = document["profiles"][0]
+    assert (profile["kernels"], profile["kernels_ns"]) == (7, 2 * 95_000 + 10), profile
+    assert profile["families"] == [{"family": "NCCL", "events": 2, "time_ns": 140_000}]
+
+    # A file of a node: a rank for each process.
+    node = work / "node1.sqlite"
+    file = NsysFile(node)
+    for device in (0, 1):
+        file.kernel("void gemm(float*)", 0, 10, 50, pid=100 + device, device=device)
+    file.close()
+    assert [row["rank"] for row in answer(node)["steps"]] == [2, 3]
+
+    whole = (path / "report_rank0.sqlite").read_bytes()
+    for size in (100, 4096, len(whole) // 2):
+        cut = work / "cut1.sqlite"
+        cut.write_bytes(whole[:size])
+        refused("cut1.sqlite: ", cut)
+    other = work / "other.sqlite"
+    NsysFile(other).close()
+    refused("other.sqlite: holds no CUPTI_ACTIVITY_KIND_KERNEL", other)
+    refused("name files of one kind", path / "report_rank0.sqlite", recorded)
+
+
+def of_opentelemetry():
+    """Megatron-LM's spans of two stages and four micro-batches: 1F1B, whose steady part has no spans of transfers."""
+    F, B = 10, 20  # [us]; stage 1 takes as long again
+
+    def spans(rank):
+        slow = 2 if rank == 1 else 1
+        at, out = 1_000, []
+
+        def add(name, begin, end, **attributes):
+            out.append({"traceId": "0" * 32, "spanId": "0" * 16, "name": name, "startTimeUnixNano": str(10**18 + begin * 1000),
+                        "endTimeUnixNano": str(10**18 + end * 1000),
+                        "attributes": [{"key": key, "value": {"intValue": str(value)}} for key, value in attributes.items()]})
+
+        if rank == 0:  # F0 | F1 .. B0 | F2 .. B1 | F3 .. B2 | .. B3
+            add("megatron.p2p.recv_forward", at, at)
+            add("megatron.microbatch.forward", at, at + F)
+            add("megatron.p2p.send_forward", at + F, at + F + 1)
+            at += F + 1
+            for i in range(3):
+                add("megatron.microbatch.forward", at, at + F)
+                done = 1_000 + F + 1 + (i + 1) * slow_pair
+                add("megatron.microbatch.backward", done, done + B)
+                at = done + B
+            done = 1_000 + F + 1 + 4 * slow_pair
+            add("megatron.p2p.recv_backward", at, done)
+            add("megatron.microbatch.backward", done, done + B)
+            end = done + B
+        else:
+            add("megatron.p2p.recv_forward", at, at + F + 1)
+            at += F + 1
+            for i in range(4):
+                add("megatron.microbatch.forward", at, at + F * slow)
+                add("megatron.microbatch.backward", at + F * slow, at + slow_pair)
+                at += slow_pair
+            add("megatron.p2p.send_backward", at, at)
+            end = 1_000 + F + 1 + 4 * slow_pair + B
+        add("megatron.train.iteration.forward_backward", 1_000, end, num_microbatches=4)
+        add("megatron.train.iteration.optimizer", end, end + 5)
+        add("megatron.train.iteration", 1_000, end + 5, **{"megatron.iteration": 12})
+        return out
+
+    slow_pair = 2 * (F + B)
+
+    def batch(rank, part):
+        values = {"dl.rank": {"intValue": str(rank)}, "dl.world_size": {"intValue": "2"},
+                  "dl.pipeline_parallel.size": {"intValue": "2"}, "dl.tensor_parallel.size": {"intValue": "1"},
+                  "service.name": {"stringValue": "megatron-lm"}}
+        return json.dumps({"resourceSpans": [{
+            "resource": {"attributes": [{"key": key, "value": value} for key, value in values.items()]},
+            "scopeSpans": [{"scope": {"name": "nemo.lens"}, "spans": part}]}]})
+
+    # A collector's file: batches as they came, one a line, of whatever rank.
+    path = work / "spans.jsonl"
+    path.write_text("".join(batch(rank, spans(rank)[i::2]) + "\n" for i in (0, 1) for rank in (1, 0)))
+    assert path.read_text() == pathlib.Path("tests/data/profiles/megatron_spans.jsonl").read_text()  # a fuzzer's seed
+    document = answer(path)
+    rows = {row["rank"]: row for row in document["steps"]}
+    assert sorted(rows) == [0, 1] and {row["step"] for row in document["steps"]} == {12}
+    assert rows[0]["computing_ns"] == 1000 * (4 * (F + B) + 5) and rows[0]["host_ns"] == 0, rows[0]
+    assert rows[1]["computing_ns"] == 1000 * (4 * slow_pair + 5), rows[1]
+    # Rank 0 waits while rank 1 computes, but for the microsecond in which it sends.
+    assert rows[0]["waits_for"] == [{"rank": 1, "ns": rows[0]["waiting_ns"]}]
+    idle = rows[0]["length_ns"] - rows[0]["computing_ns"]
+    assert rows[0]["waiting_ns"] + rows[0]["communicating_ns"] == idle and rows[0]["communicating_ns"] <= 1000, rows[0]
+    assert rows[1]["waits_for"] == [{"rank": 0, "ns": 1000 * F}], rows[1]
+    assert document["straggler"]["rank"] == 1 and "it computes longer" in document["sentence"]
+
+    broken = work / "broken.jsonl"
+    broken.write_text(path.read_text()[:3000])
+    refused("broken.jsonl: byte ", broken)
+    broken.write_text(path.read_text().replace("dl.rank", "dl.other"))
+    refused("dl.rank is missing", broken)
+    broken.write_text('{"resourceSpans": []}')
+    refused("holds no span of a training step", broken)
+    refused("name files of one kind", path, recorded)
 
 
 def with_a_prediction():
@@ -198,6 +334,16 @@ def with_a_prediction():
     idle = sum(row["length_ns"] - row["computing_ns"] for row in document["steps"])
     assert abs(idle / sum(row["length_ns"] for row in document["steps"]) - report["bubble_ratio"]) < 1e-6
 
+    # A replica that was made slower: the others wait for what it takes longer.
+    code, _, err = run("simulate", "tiny-dp-4", "--set", 'variation={"slow": [{"ranks": "1", "speed": 0.7}]}', "--trace",
+                       trace)
+    assert code == 0, err
+    slow = answer(trace)
+    rows = {row["rank"]: row for row in slow["steps"]}
+    longer = (rows[1]["computing_ns"] - rows[0]["computing_ns"]) / rows[0]["length_ns"]
+    assert slow["straggler"]["rank"] == 1 and abs(slow["straggler"]["share"] - longer) < 0.005, (slow["straggler"], longer)
+    assert abs(rows[0]["computing_ns"] / rows[1]["computing_ns"] - 0.7) < 0.01, rows
+
     beside = answer(recorded, "--scenario", "tiny-pp-4")
     assert [row["rank"] for row in beside["predicted"]["ranks"]] == [0, 1, 2, 3]
     code, text, _ = run("doctor", recorded, "--scenario", "tiny-pp-4")
@@ -214,6 +360,13 @@ def refusals():
     cut = work / "rank0.json"
     cut.write_bytes(whole[:20000])
     refused("rank0.json: byte ", cut)
+    small = (folder({0: [mark(1, 0, 100), collective(0, 90)]}) / "rank0.json").read_bytes()
+    spans = pathlib.Path("tests/data/profiles/megatron_spans.jsonl").read_bytes().split(b"\n")[0]
+    for text, name in ((small, "rank0.json"), (spans, "spans.jsonl")):
+        for size in range(1, len(text), 41):  # cut anywhere
+            cut = work / name
+            cut.write_bytes(text[:size])
+            refused(f"{name}:", cut)
     empty = work / "rank9.json"
     empty.write_text('{"traceEvents": []}')
     refused("rank9.json: no events that take time", empty)
@@ -245,6 +398,8 @@ def refusals():
 
 the_recorded_run()
 made_by_hand()
+of_nsight_systems()
+of_opentelemetry()
 with_a_prediction()
 refusals()
 print("doctor of profiles: ok")

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "exec/checkpoint/checkpoint_state.h"
 #include "exec/checkpoint/tensor_files.h"
@@ -28,6 +29,8 @@
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
 #include "viz/picture/terminal.h"
+#include "viz/profile/read_profiles.h"
+#include "viz/profile/waits.h"
 
 namespace rehearse::testing {
 namespace {
@@ -193,17 +196,50 @@ void use(const Trace& trace) {
   (void)viz::difference(trace, trace);
 }
 
+// What doctor makes of profiles: every row adds up to its step.
+void add_up(std::vector<viz::RankProfile> profiles) {
+  const Result<viz::JobTimes> job = viz::job_times(profiles);
+  if (!answered(job)) return;
+  for (const viz::StepTimes& step : job.value().steps) {
+    must(step.own() + step.communicating + step.waiting == step.length(), "parts of no step");
+    must(std::accumulate(step.waits_for.begin(), step.waits_for.end(), std::int64_t{0}) ==
+             step.waiting,
+         "waiting for nobody");
+  }
+  must(!viz::job_text(job.value(), nullptr).empty(), "no words");
+}
+
 bool trace(std::string_view bytes) {
   Result<Trace> read = read_trace(folder().file(bytes, "a.trace"));
   if (!answered(read)) return false;
   use(read.value());
+  if (read.value().num_ops() < 5000) add_up(viz::trace_profiles(read.value(), "a.trace"));
   return true;
 }
 
 bool profile(std::string_view bytes) {
-  Result<Trace> read = viz::load_trace(folder().file(bytes, "profile.json"));
+  const std::string path = folder().file(bytes, "profile.json");
+  Result<Trace> read = viz::load_trace(path);
+  if (read) use(read.value());
+  const Result<std::string> text = viz::read_inflated(path);
+  if (!answered(read) || !text) return false;
+  static const viz::Families families = viz::Families::read().value();
+  Result<viz::RankProfile> rank = viz::kineto_profile(text.value(), path, families);
+  if (!answered(rank)) return true;
+  viz::RankProfile one = std::move(rank).value();
+  one.rank = 0;
+  viz::RankProfile other = one;  // as if all ranks did the same
+  other.rank = 1;
+  add_up({std::move(one), std::move(other)});
+  return true;
+}
+
+bool spans(std::string_view text) {
+  static const viz::Families families = viz::Families::read().value();
+  Result<std::vector<viz::RankProfile>> read =
+      viz::span_profiles({{"spans.jsonl", std::string(text)}}, families);
   if (!answered(read)) return false;
-  use(read.value());
+  add_up(std::move(read).value());
   return true;
 }
 
@@ -279,6 +315,7 @@ std::span<const Reader> readers() {
        profile,
        {"tests/data/viz/kineto_sample.json", "tests/data/viz/kineto_sample.json.gz",
         "tests/data/viz/kineto_pipeline"}},
+      {"spans", spans, {"tests/data/profiles/megatron_spans.jsonl"}},
       {"safetensors", safetensors, {"tests/data/contract/0.1/checkpoint/step-000002"}},
       {"tensor_index", tensor_index, {"tests/data/fuzz/tensor_index"}},
       {"state", state, {"tests/data/contract/0.1/checkpoint/step-000002/state.json"}},

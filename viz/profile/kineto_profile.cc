@@ -100,7 +100,10 @@ class Kineto {
       Exchange one{.begin = e.start, .end = end};
       if (e.peer >= 0) {
         one.meeting = transfer(e.peer, has(op, "send"));
-      } else if (!op.empty() && !has(op, "send") && !has(op, "recv")) {
+      } else if (op.empty()) {
+        one.meeting = meeting_by_name(name(e));
+        one.whole = false;
+      } else if (!has(op, "send") && !has(op, "recv")) {
         // A group's name is the job's own; its description may be that of several groups.
         one.whole = e.group >= 0;
         one.meeting = std::string(in_.texts.view(one.whole ? e.group : said.group)) + " ";

@@ -51,6 +51,11 @@ std::int32_t rank_in_name(const std::string& path) {
   return fault == std::errc() ? rank : -1;
 }
 
+std::string meeting_by_name(std::string_view kernel) {
+  if (kernel.find("SendRecv") != std::string_view::npos) return {};
+  return std::string(kernel.substr(0, kernel.find('(')));
+}
+
 void ProfileBuilder::step(std::int64_t number, std::int64_t begin, std::int64_t end) {
   if (begin >= end) return;
   const auto same = std::ranges::find(profile_.steps, number, &ProfiledStep::number);
@@ -113,7 +118,7 @@ void ProfileBuilder::explain(std::int64_t begin, std::int64_t end) {
 
 RankProfile ProfileBuilder::finish(std::int64_t base) {
   auto& exchanges = profile_.exchanges;
-  std::erase_if(exchanges, [](const Exchange& one) { return one.begin >= one.end; });
+  std::erase_if(exchanges, [](const Exchange& one) { return one.begin > one.end; });
   std::ranges::stable_sort(exchanges, {}, &Exchange::begin);
   for (std::size_t i = 0; i < exchanges.size(); ++i) {
     by_end_.push_back(static_cast<std::int32_t>(i));

@@ -65,7 +65,13 @@ std::int64_t step_number(std::string_view range);
 // The number that a file's name ends in, before its first dot: "trace_rank3.json.gz"; -1: in none.
 std::int32_t rank_in_name(const std::string& path);
 
-// Takes what a rank did in any order and makes its moments. Events without duration are left out.
+// The meeting of a kernel that communicates, where nobody says with whom: its name without
+// arguments, to be met by those that run at one time. Empty for a transfer, whose ends are two of
+// many.
+std::string meeting_by_name(std::string_view kernel);
+
+// Takes what a rank did in any order and makes its moments. An exchange may be over at once: it is
+// counted.
 class ProfileBuilder {
  public:
   void computes(std::int64_t begin, std::int64_t end) { computing_.emplace_back(begin, end); }

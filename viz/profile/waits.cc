@@ -249,6 +249,7 @@ Result<JobTimes> job_times(std::vector<RankProfile>& profiles) {
     if (!job.ranks.empty() && job.ranks.back() == profile.rank) {
       return Error{profile.path + ": a second profile of rank " + std::to_string(profile.rank)};
     }
+    if (profile.steps.empty()) return Error{profile.path + ": holds no step"};
     job.ranks.push_back(profile.rank);
   }
   if (const Result<> one = of_one_run(profiles); !one) return one.error();
