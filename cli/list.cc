@@ -88,8 +88,12 @@ std::string_view stages_of(ChunkRule rule) {
       return "virtual_stages stages per position";
     case ChunkRule::V:
       return "two stages per position, in a V";
+    case ChunkRule::Waves:
+      return "virtual_stages stages per position, in waves";
     case ChunkRule::Bidirectional:
       return "two directions";
+    case ChunkRule::BidirectionalV:
+      return "two stages per position, in a V, and two directions";
     case ChunkRule::Any:
       break;
   }

@@ -8,8 +8,8 @@
 
 namespace rehearse {
 
-// loop: stage s on s mod p. V: forth and back (2p stages). bidirectional: micro-batches from
-// `first_up` on run stage s on position p-1-s instead of s (Chimera, DualPipe).
+// loop: stage s on s mod p. wave: forth and back; V: once (2p stages). bidirectional: micro-batches
+// from `first_up` on run stage s on position p-1-s instead of s (Chimera, DualPipe; of a V BitPipe).
 // Arbitrary maps (somebody's own schedule) are given as the list itself.
 struct Placement {
   std::int32_t positions = 1;
@@ -25,7 +25,12 @@ struct Placement {
 };
 
 Placement loop_placement(std::int32_t positions, std::int32_t chunks);
-Placement v_placement(std::int32_t positions);  // stage s on s, then 2p-1-s
+// Zigzag: every second chunk back again, so that neighbours at a turn share a position.
+Placement wave_placement(std::int32_t positions, std::int32_t chunks);
+Placement v_placement(std::int32_t positions);  // the wave of two chunks
+// The placement and its mirror image: stage s of micro-batches from `first_up` on lies at the
+// opposite position.
+Placement mirrored(Placement down, std::int32_t first_up);
 Placement bidirectional_placement(std::int32_t positions, std::int32_t first_up);
 
 }  // namespace rehearse

@@ -108,7 +108,7 @@ Result<Schedule> zero_bubble(const ScheduleShape& shape) {
 // Whether a named schedule may compete: it must fit the stages that the caller has. With the chunks
 // left out every placement may; two replicas of the model and slices only where asked for.
 bool competes(const ScheduleInfo& info, const ScheduleShape& shape) {
-  if (info.planned || info.one_stage) return false;
+  if (info.planned || info.one_stage || info.asked_only) return false;
   if (info.sliced) return shape.slices > 1;
   switch (info.chunks) {
     case ChunkRule::One:
@@ -119,6 +119,8 @@ bool competes(const ScheduleInfo& info, const ScheduleShape& shape) {
       return shape.chunks == 0 || shape.chunks == 2;
     case ChunkRule::Bidirectional:
       return shape.chunks == 0;
+    case ChunkRule::Waves:
+    case ChunkRule::BidirectionalV:
     case ChunkRule::Any:
       return false;
   }

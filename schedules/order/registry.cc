@@ -115,6 +115,21 @@ constexpr std::array kTable{
                  .least_rounds = 1,
                  .growth = Growth::ByTwo,
                  .generate = order::chimera},
+    ScheduleInfo{.name = "hanayo",
+                 .aliases = {"wave", "waves"},
+                 .chunks = Waves,
+                 .asked_only = true,
+                 .growth = Growth::Otherwise,
+                 .generate = order::hanayo},
+    ScheduleInfo{.name = "bitpipe",
+                 .aliases = {"bit_pipe"},
+                 .chunks = BidirectionalV,
+                 .asked_only = true,
+                 .even_positions = true,
+                 .even_microbatches = true,
+                 .least_rounds = 1,
+                 .growth = Growth::Otherwise,
+                 .generate = order::bitpipe},
     ScheduleInfo{.name = "interleaved_zb1p",
                  .aliases = {"zb1p", "interleaved_zero_bubble", "interleavedzerobubble"},
                  .chunks = Many,
@@ -245,7 +260,7 @@ Result<> check_group(std::int32_t p, std::int32_t m, std::int32_t n) {
 std::string name_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   std::string name(info.name);
   name += "(p=" + text(shape.positions) + ",m=" + text(shape.microbatches);
-  if (info.chunks == Many) name += ",v=" + text(shape.chunks);
+  if (info.chunks == Many || info.chunks == Waves) name += ",v=" + text(shape.chunks);
   if (info.grouped) name += ",N=" + text(shape.group_size);
   if (shape.extra_warmup > 0) name += ",extra_warmup=" + text(shape.extra_warmup);
   if (shape.pairs) name += ",pairs";
@@ -299,9 +314,6 @@ const ScheduleInfo* find_schedule(std::string_view name) {
 
 std::string unknown_schedule(std::string_view name, const std::string& shown) {
   const std::string normal = normal_spelling(name);
-  if (std::ranges::find(kSchedulesToCome, normal) != kSchedulesToCome.end()) {
-    return shown + " is not built yet";
-  }
   std::string_view nearest;
   std::string all;
   std::size_t fewest = normal.size() / 2 + 1;
@@ -333,7 +345,15 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
     case Many:
       if (full.chunks == 0) full.chunks = kDefaultChunks;
       break;
+    case Waves:
+      if (full.chunks == 0) full.chunks = kDefaultChunks;
+      if (full.chunks % 2 != 0) {
+        return wrong("chunks",
+                     name + " needs an even number, two a wave, not " + text(full.chunks));
+      }
+      break;
     case V:
+    case BidirectionalV:
       if (full.chunks > 2) return wrong("chunks", name + " has 2, not " + text(full.chunks));
       full.chunks = 2;
       break;
@@ -407,6 +427,10 @@ Placement placement_of(const ScheduleInfo& info, const ScheduleShape& shape) {
       return p == 1 ? loop_placement(1, 1) : bidirectional_placement(p, shape.microbatches / 2);
     case V:
       return p == 1 ? loop_placement(1, v) : v_placement(p);
+    case Waves:
+      return wave_placement(p, v);
+    case BidirectionalV:
+      return p == 1 ? loop_placement(1, v) : mirrored(v_placement(p), shape.microbatches / 2);
     case Many:
     case Any:
       break;

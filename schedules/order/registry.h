@@ -32,11 +32,13 @@ struct ScheduleShape {
 
 // How many stages a schedule has, and where they lie.
 enum class ChunkRule : std::uint8_t {
-  One,            // p stages, stage s on position s
-  Many,           // p * v stages, stage s on position s mod p
-  V,              // 2p stages, stage s on positions s and then 2p-1-s
-  Bidirectional,  // p stages, each on two positions; half of the micro-batches runs upward
-  Any,            // whichever is best (auto); chunks left out: any of the above
+  One,             // p stages, stage s on position s
+  Many,            // p * v stages, stage s on position s mod p
+  V,               // 2p stages, stage s on positions s and then 2p-1-s
+  Waves,           // p * v stages, v even: V after V
+  Bidirectional,   // p stages, each on two positions; half of the micro-batches runs upward
+  BidirectionalV,  // 2p stages in a V, each on two positions
+  Any,             // whichever is best (auto); chunks left out: any of the above
 };
 
 // Whether a forward of one micro-batch runs beside the backward of another, as one op.
@@ -65,8 +67,9 @@ struct ScheduleInfo {
   double default_memory = 0;     // of planned ones: memory_limit where it is left out
   bool one_stage = false;        // p = 1 alone
   Pairing pairing = Pairing::Never;
-  bool serial = false;     // one position works at a time
-  bool dominated = false;  // always as slow as another that needs no more memory
+  bool serial = false;      // one position works at a time
+  bool dominated = false;   // always as slow as another that needs no more memory
+  bool asked_only = false;  // neither `auto` nor `search` tries it unless it is named
   // What p and m must satisfy beyond >= 1 (at p = 1 every shape is legal).
   bool even_positions = false;     // p even
   bool even_microbatches = false;  // m even
@@ -81,11 +84,9 @@ std::span<const ScheduleInfo> schedule_table();  // every schedule, in the order
 
 // The row of a name in any spelling ("1F1B", "ZB-H1", "zb_h1"); nullptr where there is none.
 const ScheduleInfo* find_schedule(std::string_view name);
-// Names that docs/scenario.md gives and no code has yet; they are in no row of the table.
-inline constexpr std::array<std::string_view, 2> kSchedulesToCome{"hanayo", "bitpipe"};
-// What to say of a name without a row, which is `shown` as the reader quotes it: that it is not
-// built yet, or that it is unknown and what the nearest known one is (all of them where every name
-// is more than half of this one away).
+// What to say of a name without a row, which is `shown` as the reader quotes it: that it is unknown
+// and what the nearest known one is (all of them where every name is more than half of this one
+// away).
 std::string unknown_schedule(std::string_view name, const std::string& shown);
 
 // The shape with every default filled in, or what is wrong with it ("chunks: ...", "group_size:

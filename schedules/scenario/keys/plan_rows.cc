@@ -256,7 +256,6 @@ constexpr std::array kPlanRows{
                        one_replica, "there is one replica"}}}},
     PlanRow{.key = {.name = "schedule",
                     .types = kString,
-                    .later = kSchedulesToCome,
                     .searchable = true,
                     .about = "name of the pipeline order, or file:PATH"},
             .field = &Plan::schedule,

@@ -15,7 +15,9 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
     return keys.fail(&Plan::schedule, unknown_schedule(name, json_excerpt(name)), true);
   }
   plan.schedule = info->name;
-  const bool many = info->chunks == ChunkRule::Many, shaped_v = info->chunks == ChunkRule::V;
+  const bool waves = info->chunks == ChunkRule::Waves;
+  const bool many = info->chunks == ChunkRule::Many || waves;
+  const bool shaped_v = info->chunks == ChunkRule::V || info->chunks == ChunkRule::BidirectionalV;
   const std::int32_t v = keys.size(&Plan::virtual_stages, many && p > 1 ? 2 : 1);
   if (info->one_stage && p > 1) {
     return keys.fail(&Plan::schedule,
@@ -29,6 +31,10 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
     return keys.fail(&Plan::virtual_stages, "schedule " + plan.schedule + " has " +
                                                 (shaped_v ? "2 chunks" : "one chunk") +
                                                 " per position, not " + number(v));
+  }
+  if (waves && p > 1 && v % 2 != 0) {
+    return keys.fail(&Plan::virtual_stages,
+                     plan.schedule + " needs an even number, two a wave, not " + number(v));
   }
   plan.virtual_stages = shaped_v ? 2 : v;
   plan.chunks_open = any && p > 1 && keys.given(&Plan::virtual_stages) == nullptr &&

@@ -51,9 +51,9 @@ struct ScheduleChoice {
 };
 
 // Names that are not tried unless asked for: one stage's alone; dominated ones; planned ones, which
-// take seconds each.
+// take seconds each; and whatever its row says.
 bool is_usual(const ScheduleInfo& info) {
-  return !info.one_stage && !info.dominated && !info.planned;
+  return !info.one_stage && !info.dominated && !info.planned && !info.asked_only;
 }
 
 bool is_kept(const Space& space, std::string_view schedule) {
@@ -79,12 +79,14 @@ std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p)
   std::vector<ScheduleChoice> choices;
   for (const JsonValue& name : names) {
     const ScheduleInfo* info = find_schedule(name.text);
-    if (info == nullptr || info->chunks != ChunkRule::Many) {
+    const bool waves = info != nullptr && info->chunks == ChunkRule::Waves;
+    if (info == nullptr || (info->chunks != ChunkRule::Many && !waves)) {
       // The others have their own number of chunks; a scenario's is for those that take one.
       choices.push_back({name, {}});
       continue;
     }
     for (const JsonValue& v : values_of(space, &Plan::virtual_stages, usual_chunks(layers, p))) {
+      if (waves && v.integer % 2 != 0) continue;  // two a wave
       choices.push_back({name, v});
     }
   }

@@ -40,7 +40,8 @@ TEST(Registry, HasTheNamesOfTheInterface) {
                                             "chimera",    "interleaved_zb1p",
                                             "1f1b_v",     "seq_1f1b",
                                             "zb_1p",      "zb_2p",
-                                            "seq_zb_h1",  "auto"};
+                                            "seq_zb_h1",  "auto",
+                                            "hanayo",     "bitpipe"};
   std::set<std::string_view> names;
   for (const ScheduleInfo& info : schedule_table()) EXPECT_TRUE(names.insert(info.name).second);
   EXPECT_EQ(names, expected);
@@ -115,6 +116,14 @@ TEST(Registry, SaysWhatAShapeMustBe) {
             "microbatches: chimera needs an even number, not 7");
   EXPECT_EQ(error_of("chimera", {.positions = 4, .microbatches = 2}),
             "microbatches: chimera needs at least 1 per position (4), not 2");
+  EXPECT_EQ(error_of("hanayo", {.positions = 4, .microbatches = 4, .chunks = 3}),
+            "chunks: hanayo needs an even number, two a wave, not 3");
+  EXPECT_EQ(error_of("bitpipe", {.positions = 3, .microbatches = 4}),
+            "stages: bitpipe needs an even number, not 3");
+  EXPECT_EQ(error_of("bitpipe", {.positions = 4, .microbatches = 2}),
+            "microbatches: bitpipe needs at least 1 per position (4), not 2");
+  EXPECT_EQ(error_of("bitpipe", {.positions = 4, .microbatches = 8, .chunks = 4}),
+            "chunks: bitpipe has 2, not 4");
   EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 8, .group_size = 3}),
             "group_size: 3 is not between 4 (positions) and 8 (micro-batches)");
   EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 10, .group_size = 4}),
