@@ -185,6 +185,10 @@ def made_by_hand():
     assert rows[0]["waits_for"] == [{"rank": 1, "ns": 40000}] and rows[0]["communicating_ns"] == 30000, rows[0]
     assert all(rows[rank]["waits_for"] == [] for rank in (1, 2, 3)), rows
 
+    # A kernel that is over at once is one of its group all the same.
+    once = answer(folder({rank: [kernel("a", 0, 20), dispatch(20, 20), kernel("a", 30, 40)] for rank in (0, 1)}))
+    assert all(row["host_ns"] == 10000 for row in once["steps"]), once
+
     # Steps that all have count, whatever else a file holds.
     ranks = {r: [mark(n, 100 * n, 100 * n + 90) for n in range(r, 3 + r)] + [kernel("gemm", 100, 190)] for r in (0, 1)}
     assert [(row["step"], row["rank"]) for row in answer(folder(ranks))["steps"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]

@@ -101,7 +101,8 @@ class Waiting {
       Call together;
       std::int64_t until = at(call.front()).end;
       std::erase_if(call, [&](const auto& part) {
-        if (at(part).begin >= until) return false;
+        // The first is one of them, though it may be over at once.
+        if (!together.empty() && at(part).begin >= until) return false;
         until = std::min(until, at(part).end);
         together.push_back(part);
         return true;
