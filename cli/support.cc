@@ -11,15 +11,19 @@ namespace rehearse::cli {
 namespace {
 
 struct SupportOptions {
-  std::string model, gpu;
+  std::string name, model, gpu;
   bool json = false;
 };
 
 int support(const SupportOptions& options) {
   std::vector<std::string> models = shipped_names("models");
-  if (!options.model.empty()) {
-    const auto meant = meant_id(options.model, "models");
-    if (!meant) return fail("--model: " + no_such_file(options.model, "models"));
+  if (!options.name.empty() && !options.model.empty()) {
+    return fail("MODEL and --model exclude each other");
+  }
+  const std::string& one_model = options.name.empty() ? options.model : options.name;
+  if (!one_model.empty()) {
+    const auto meant = meant_id(one_model, "models");
+    if (!meant) return fail("MODEL: " + no_such_file(one_model, "models"));
     models = {*meant};
   }
   Result<std::vector<sim::Cluster>> clusters = sim::clusters_by_gpu();
@@ -35,7 +39,7 @@ int support(const SupportOptions& options) {
   }
   const auto rows = sim::support_rows(models, asked);
   if (!rows) return fail(rows.error());
-  const bool each = !options.model.empty();
+  const bool each = !one_model.empty();
   print_text(options.json ? sim::support_json(rows.value())
                           : sim::support_text(rows.value(), each));
   return kDone;
@@ -47,11 +51,12 @@ Command support_command() {
   const auto o = std::make_shared<SupportOptions>();
   Command command{"support", "what predictions rest on: model x GPU x precision"};
   command.options = {
-      {"--model", &o->model, "one shipped model, a line for each GPU and precision"},
+      {"MODEL", &o->name, "a shipped model: a line for each GPU and precision; left out: counts"},
+      {"--model", &o->model, "the same"},
       {"--gpu", &o->gpu, "the GPU of one cluster: its file, or a shipped one's name"},
       {"--json", &o->json, "one JSON document on stdout"},
   };
-  command.footer = "Example: rehearse support --model llama3-8b --gpu h100";
+  command.footer = "Example: rehearse support llama3-8b --gpu h100";
   command.perform = [o](const Given&) { return support(*o); };
   return command;
 }

@@ -146,7 +146,9 @@ constexpr std::int32_t kProbe = 32;
 
 // The cheapest changes first: what costs time alone, then more GPUs. Recomputation, ZeRO and other
 // layouts were searched already.
-std::vector<Way> ways_of(const PlanOptions& options, const std::string& model, const Batch& batch) {
+// `possible`: whether some plan is within the memory bound, which knows no bad day.
+std::vector<Way> ways_of(const PlanOptions& options, const std::string& model, const Batch& batch,
+                         bool possible) {
   std::vector<Way> ways;
   const auto attempt = [&](const std::string& what, std::int32_t gpus, const Json& more,
                            bool survive = true) {
@@ -157,7 +159,9 @@ std::vector<Way> ways_of(const PlanOptions& options, const std::string& model, c
     ways.push_back({what, std::move(found.value().result.best.front())});
     return true;
   };
-  attempt("as long as no bad day comes", options.gpus, Json::object(), /*survive=*/false);
+  if (possible) {
+    attempt("as long as no bad day comes", options.gpus, Json::object(), /*survive=*/false);
+  }
   attempt("with optimizer states in host memory", options.gpus,
           {{path_of(&Plan::offload), name_of(OffloadMode::Optimizer)}});
   for (std::int32_t times = 2; times <= 64; times *= 2) {
@@ -202,7 +206,7 @@ int plan(const PlanOptions& options) {
                     .considered = search.result.plans,
                     .saved = options.save};
   if (search.result.best.empty()) {
-    answer.ways = ways_of(options, model, batch);
+    answer.ways = ways_of(options, model, batch, search.result.possible > 0);
     answer.saved.clear();
   } else {
     answer.best = search.result.best.front();

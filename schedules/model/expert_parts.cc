@@ -65,6 +65,7 @@ double expected_parts(const Routing& r, std::int32_t parts) {
   for (std::int32_t part = 0; part < different; ++part) {
     const Eligible eligible = eligible_experts(r, part, parts);
     for (std::size_t n = 0; n < eligible.size(); ++n) {
+      if (eligible[n] == 0) continue;  // most, where groups are not limited
       const auto hit = static_cast<std::int32_t>(n);
       visited += eligible[n] * (1 - chance_of_none(kept, hit, r.per_token));
     }

@@ -2,15 +2,19 @@
 #include "sim/accuracy/support.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"
+#include "sim/band/coverage.h"
 #include "sim/band/error_table.h"
 #include "sim/network/topology.h"
 #include "sim/predict/confidence.h"
@@ -59,12 +63,37 @@ Result<RestsOn> kernels_rest_on(const Scenario& scenario, const Hardware& hardwa
   return shares;
 }
 
-std::int32_t validated_steps(const ErrorTable& errors, const Cluster& cluster, ComputeType type) {
+// The model, or each variant of its layers where they differ.
+bool any_layer(const Transformer& model, bool (*question)(const Transformer&)) {
+  bool any = question(model);
+  for (std::int32_t i = 0; i < variants(model); ++i) any |= question(variant(model, i));
+  return any;
+}
+
+MeasuredSteps measured_steps(const ErrorTable& errors, const Cluster& cluster, ComputeType type,
+                             const Transformer& model) {
+  const bool experts =
+      any_layer(model, [](const Transformer& layer) { return layer.experts.count > 0; });
+  // No measured step has layers of another kind than attention.
+  const bool attention_alone =
+      !any_layer(model, [](const Transformer& layer) { return !mixers_of(layer).empty(); });
   const std::string gpu = generation_text(cluster.gpu), precision = precision_name(type);
-  const auto count = std::ranges::count_if(errors.rows, [&](const MeasuredError& row) {
-    return row.features.gpu == gpu && row.features.precision == precision;
-  });
-  return static_cast<std::int32_t>(count);
+  std::vector<double> all, like;  // relative errors
+  for (const MeasuredError& row : errors.rows) {
+    if (row.features.gpu != gpu || row.features.precision != precision) continue;
+    all.push_back(std::expm1(std::abs(row.log_error)));
+    if (attention_alone && row.features.has(StepKind::Experts) == experts) {
+      like.push_back(all.back());
+    }
+  }
+  MeasuredSteps steps{.all = static_cast<std::int32_t>(all.size()),
+                      .like = static_cast<std::int32_t>(like.size())};
+  std::vector<double>& of = like.empty() ? all : like;
+  if (of.empty()) return steps;
+  std::ranges::sort(of);
+  const double place = std::ceil(0.9 * static_cast<double>(of.size())) - 1;
+  steps.within = of[static_cast<std::size_t>(place)];
+  return steps;
 }
 
 void fill(SupportRow& row, const Result<Scenario>& scenario, const Hardware& hardware) {
@@ -91,10 +120,10 @@ void fill(SupportRow& row, const Result<Scenario>& scenario, const Hardware& har
 std::string_view SupportRow::level() const {
   if (refused) return "refused";
   constexpr double kHalf = 0.5;
-  const double measured = rests_on.level[static_cast<std::size_t>(CostLevel::Measured)];
-  if (measured >= kHalf) return name_of(CostLevel::Measured);
-  const double between = rests_on.level[static_cast<std::size_t>(CostLevel::Interpolated)];
-  return name_of(measured + between >= kHalf ? CostLevel::Interpolated : CostLevel::Formula);
+  if (steps.like >= kFewestSteps) return name_of(CostLevel::Measured);
+  const double tables = rests_on.level[static_cast<std::size_t>(CostLevel::Measured)] +
+                        rests_on.level[static_cast<std::size_t>(CostLevel::Interpolated)];
+  return name_of(steps.all > 0 || tables >= kHalf ? CostLevel::Interpolated : CostLevel::Formula);
 }
 
 Result<std::vector<SupportRow>> support_rows(const std::vector<std::string>& models,
@@ -124,15 +153,15 @@ Result<std::vector<SupportRow>> support_rows(const std::vector<std::string>& mod
       std::optional<Result<Scenario>> scenario;
       for (const Hardware& hardware : all) {
         if (!scenario) {
-          scenario = parse_scenario(
-              scenario_text(model, hardware.cluster->path, sequence, type), model, 1, {});
+          scenario = parse_scenario(scenario_text(model, hardware.cluster->path, sequence, type),
+                                    model, 1, {});
         }
-        SupportRow row{.model = model,
-                       .gpu = hardware.cluster->gpu.name,
-                       .cluster = stem_of(hardware.cluster->path),
-                       .precision = type,
-                       .validated_steps =
-                           validated_steps(errors.value(), *hardware.cluster, type)};
+        SupportRow row{
+            .model = model,
+            .gpu = hardware.cluster->gpu.name,
+            .cluster = stem_of(hardware.cluster->path),
+            .precision = type,
+            .steps = measured_steps(errors.value(), *hardware.cluster, type, read.value().model)};
         fill(row, *scenario, hardware);
         rows.push_back(std::move(row));
       }
@@ -144,7 +173,8 @@ Result<std::vector<SupportRow>> support_rows(const std::vector<std::string>& mod
 Result<std::vector<Cluster>> clusters_by_gpu() {
   std::map<std::string, Cluster> found;
   for (const std::string& id : shipped_names("clusters")) {
-    Result<Cluster> read = read_cluster({.path = shipped_directory() + "/clusters/" + id + ".json"});
+    Result<Cluster> read =
+        read_cluster({.path = shipped_directory() + "/clusters/" + id + ".json"});
     if (!read) return read.error();
     std::string gpu = read.value().gpu.name;
     if (read.value().workers == 0) found.try_emplace(std::move(gpu), std::move(read).value());

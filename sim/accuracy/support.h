@@ -2,10 +2,12 @@
 // What predictions of a model on a GPU in a precision rest on, asked of the very tables that price
 // them: nothing is listed by hand.
 //
-// A row prices the forward and backward of all segments of the model for one sequence on one GPU,
-// kernels alone, and says on which level at least half of that time rests: `measured` (points of a
-// table), `interpolated` (between them), `formula` (rates of this kind of GPU, or of its data sheet
-// where nobody measured it). `refused`: a prediction would be, in these words.
+// Two things make a prediction trustworthy: measured steps of such GPUs that predictions were held
+// against, and what the model's kernels are priced from. `measured`: whole steps of this generation
+// of GPU, this type and this kind of model (with experts, or without) were. `interpolated`: fewer
+// were, or of the other kind alone, or at least half of the kernels' time comes from points of
+// measured tables or from between them. `formula`: neither. `refused`: a prediction would be, in
+// these words. Kernels: the forward and backward of all segments for one sequence on one GPU.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +21,21 @@
 
 namespace rehearse::sim {
 
+struct MeasuredSteps {
+  // like: of models with experts, or of those without. 0 where the model has layers of another kind
+  // than attention, of which no step was measured.
+  std::int32_t all = 0, like = 0;
+  double within = 0;  // nine in ten of `like` (of `all` where that is 0) were predicted
+                      // no further off, relative
+};
+
 struct SupportRow {
   std::string model, gpu, cluster;  // ids of shipped files, and the GPU's name
   ComputeType precision{};
   bool refused = false;
-  std::string remark;              // why it is refused, or what is priced in its place
-  RestsOn rests_on;                // shares
-  std::int32_t validated_steps = 0;  // measured steps of this generation and type (scenarios/accuracy)
+  std::string remark;   // why it is refused, or what is priced in its place
+  RestsOn rests_on;     // shares of the kernels' time
+  MeasuredSteps steps;  // of this generation and type (scenarios/accuracy)
 
   std::string_view level() const;  // measured, interpolated, formula, refused
 };

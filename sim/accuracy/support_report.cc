@@ -28,15 +28,25 @@ std::string counts_text(const std::map<std::string_view, std::int32_t>& counts) 
   return text;
 }
 
-// "  (12 % measured or between, 7 % on data sheets)"
+// "36 + 57 + 7 %": tables, formulas, data sheets.
 std::string shares_text(const SupportRow& row) {
   if (row.refused) return {};
   const auto share = [&](CostLevel level) {
     return 100 * row.rests_on.level[static_cast<std::size_t>(level)];
   };
-  return fmt::format("  ({:.0f} % measured or between points, {:.0f} % on data sheets)",
+  return fmt::format("{:>3.0f} + {:>3.0f} + {:>3.0f} %",
                      share(CostLevel::Measured) + share(CostLevel::Interpolated),
-                     share(CostLevel::Datasheet));
+                     share(CostLevel::Formula), share(CostLevel::Datasheet));
+}
+
+// "143, 9 in 10 within 14 %"; of the other kind of model: "12 others, ...".
+std::string steps_text(const SupportRow& row) {
+  const MeasuredSteps& steps = row.steps;
+  if (row.refused || steps.all == 0) return "-";
+  return fmt::format(
+      "{}, 9 in 10 within {:.0f} %",
+      steps.like > 0 ? std::to_string(steps.like) : std::to_string(steps.all) + " of other models",
+      100 * steps.within);
 }
 
 }  // namespace
@@ -45,9 +55,15 @@ std::string support_text(const std::vector<SupportRow>& rows, bool each) {
   std::string text;
   std::set<std::string> remarks;
   if (each) {
-    for (const SupportRow& row : rows) {
-      text += fmt::format("{:<20} {:<36} {:<6} {:<12}{}\n", row.model, row.gpu, name_of(row.precision),
-                          row.level(), shares_text(row));
+    text = fmt::format("{:<24} {:<36} {:<6} {:<12} {:<38} {}\n", "model", "GPU", "type", "rests on",
+                       "measured steps like it", "kernels: tables + formulas + data sheets");
+    std::vector<SupportRow> by_gpu = rows;
+    std::ranges::stable_sort(by_gpu, {}, &SupportRow::gpu);
+    for (const SupportRow& row : by_gpu) {
+      text += fmt::format("{:<24} {:<36} {:<6} {:<12}", row.model, row.gpu, name_of(row.precision),
+                          row.level());
+      if (!row.refused) text += fmt::format(" {:<38} {}", steps_text(row), shares_text(row));
+      text += "\n";
       if (!row.remark.empty()) remarks.insert(row.remark);
     }
   } else {
@@ -59,13 +75,14 @@ std::string support_text(const std::vector<SupportRow>& rows, bool each) {
     for (const SupportRow& row : rows) {
       Line& line = lines[{row.gpu, row.precision}];
       ++line.counts[row.level()];
-      line.steps = row.validated_steps;
+      line.steps = row.steps.all;
       if (!row.remark.empty()) remarks.insert(row.remark);
     }
     text = fmt::format("{:<36} {:<9}  {:<36} {}\n", "GPU", "precision", "models", "measured steps");
     for (const auto& [key, line] : lines) {
-      text += fmt::format("{:<36} {:<9}  {:<36} {}\n", key.first, name_of(key.second),
-                          counts_text(line.counts), line.steps > 0 ? std::to_string(line.steps) : "-");
+      text +=
+          fmt::format("{:<36} {:<9}  {:<36} {}\n", key.first, name_of(key.second),
+                      counts_text(line.counts), line.steps > 0 ? std::to_string(line.steps) : "-");
     }
   }
   for (const std::string& remark : remarks) text += "note: " + remark + "\n";
@@ -89,7 +106,9 @@ std::string support_json(const std::vector<SupportRow>& rows) {
       }
     }
     one["rests_on"] = shares;
-    one["measured_steps"] = row.validated_steps;
+    one["measured_steps"] = row.steps.all;
+    one["measured_steps_like_it"] = row.steps.like;
+    one["nine_in_ten_within"] = row.steps.all > 0 ? Json(row.steps.within) : Json();
     one["remark"] = row.remark.empty() ? Json() : Json(row.remark);
     list.push_back(std::move(one));
   }

@@ -2,6 +2,8 @@
 #include "sim/memory/memory.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "sim/memory/replay/memory_replay.h"
 #include "sim/memory/row_memory.h"
@@ -37,14 +39,34 @@ std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
 
 namespace {
 
-MemoryReport replay_rows(const ReplaySetup& setup, const Cluster& cluster) {
+MemoryReport ruled_out(MemoryReport report) {
+  report.ranks.clear();
+  report.fits = false;
+  report.ruled_out = true;
+  return report;
+}
+
+MemoryReport replay_rows(const ReplaySetup& setup, const Cluster& cluster,
+                         const MemoryNeed* need = nullptr) {
   const Schedule& order = *setup.order;
   MemoryReport report;
   report.capacity = cluster.capacity().value;
+  const auto replayed = [&](RankClass row) -> std::optional<RankMemory> {
+    if (need != nullptr) return row_memory_within(setup, cluster, row, *need);
+    return row_memory(setup, cluster, row);
+  };
+  std::optional<RankMemory> fullest;
+  if (need != nullptr && need->fullest) {
+    fullest = replayed(need->fullest);
+    if (!fullest) return ruled_out(std::move(report));
+  }
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
     const std::int32_t equal = equal_row(setup, {row});
     if (equal < 0) {
-      report.ranks.push_back(row_memory(setup, cluster, {row}));
+      const bool known = fullest && fullest->row == RankClass{row};
+      std::optional<RankMemory> memory = known ? fullest : replayed({row});
+      if (!memory) return ruled_out(std::move(report));
+      report.ranks.push_back(std::move(*memory));
       continue;
     }
     RankMemory same = report.ranks[static_cast<std::size_t>(equal)];
@@ -82,13 +104,16 @@ bool wants_margin(const MemoryReport& report) {
 }  // namespace
 
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
-                            const Cluster& cluster, const Schedule& order) {
+                            const Cluster& cluster, const Schedule& order, const MemoryNeed* need) {
   const auto setup_of = [&](const Layout& loaded) {
     return replay_setup(profile, loaded, cluster.gpu.compute_capability.value_or(0), order);
   };
   const DayLoad load = day_load(layout);
   const LoadedLayout busiest(layout, {.rows = load.rows});
-  MemoryReport report = replay_rows(setup_of(busiest.layout()), cluster);
+  // Who asks for even load alone is not answered by the busiest rank.
+  const bool decides = need != nullptr && (need->survives || load.rows <= 1);
+  MemoryReport report = replay_rows(setup_of(busiest.layout()), cluster, decides ? need : nullptr);
+  if (report.ruled_out) return report;
   report.load = load;
   report.gradient_copy =
       profile.fp32_gradients_at_step && layout.plan.precision.gradients < 4 ? 4 : 0;

@@ -98,6 +98,14 @@ struct Remedy {
   std::int64_t peak_device = 0;  // [B]
 };
 
+// What a search asks of a plan: whether every rank stays within a limit. Rows are replayed until
+// one surely does not.
+struct MemoryNeed {
+  std::int64_t limit = 0;  // [B] of peak_device; at most the capacity
+  bool survives = false;   // a plan that is not Verdict::Yes is not wanted either
+  RankClass fullest{};     // the row to begin with; none: the first
+};
+
 // Peaks are of the rank whose experts are busiest, as plan.expert_routing says; `fits` asks for no
 // more than even load.
 struct MemoryReport {
@@ -109,6 +117,7 @@ struct MemoryReport {
   std::int64_t even_peak_device = 0;
   bool beyond_count = false;  // of a rank
   bool left_out = true;       // of every rank, under every load that was replayed
+  bool ruled_out = false;     // not what was needed: `fits` is false and no figure is known
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
   std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
@@ -134,8 +143,10 @@ struct MemoryReport {
 // REQUIRES: plan.runtime is a framework's and `profile` its profile; plan.stage_layers has an entry
 // per stage of the order. Where the order is a shorter one than the plan's
 // (schedules/passes/plan_order.h) the figures are those of the plan's if MemoryReport::left_out.
+// `need`: null, all figures are wanted.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
-                            const Cluster& cluster, const Schedule& order);
+                            const Cluster& cluster, const Schedule& order,
+                            const MemoryNeed* need = nullptr);
 // The same of one row: its peaks as the busiest rank has them, `fits` at even load.
 RankMemory predict_row_memory(const MemoryProfile& profile, const Layout& layout,
                               const Cluster& cluster, const Schedule& order, RankClass row);

@@ -2,6 +2,8 @@
 #include "sim/memory/memory_script.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -31,19 +33,74 @@ bool keeps_fp8_operands(const Plan& plan) {
 // the whole forward.
 enum class Remade : std::uint8_t { Nothing, Dropped, Everything };
 
+// How much of a program somebody asks for. A forward does not depend on its backward.
+enum class Extent : std::uint8_t { Forward, Whole };
+
+// A script's rows, those of a layer's kinds among them.
+struct ScriptRows {
+  std::vector<const ScriptRow*> forward, backward;
+  std::deque<ScriptRow> of_kinds;  // which stand in no profile
+};
+
+// The slots of names. A segment has few, and asks for one at every row.
+class SlotNames {
+ public:
+  SlotNames() { first_.fill(-1); }
+
+  std::size_t size() const { return names_.size(); }
+  std::string_view operator[](std::size_t slot) const { return names_[slot]; }
+  // The slot of a name, a new one where it has none.
+  std::size_t slot(std::string_view name) {
+    std::int16_t& first = first_[bucket(name)];
+    for (std::int16_t s = first; s >= 0; s = next_[static_cast<std::size_t>(s)]) {
+      if (names_[static_cast<std::size_t>(s)] == name) return static_cast<std::size_t>(s);
+    }
+    next_.push_back(first);
+    first = static_cast<std::int16_t>(names_.size());
+    names_.push_back(name);
+    return names_.size() - 1;
+  }
+
+ private:
+  static constexpr std::size_t kBuckets = 64;
+  static std::size_t bucket(std::string_view name) {
+    if (name.empty()) return 0;
+    const auto letter = [&](std::size_t i) { return static_cast<unsigned char>(name[i]); };
+    return (5 * name.size() + 3 * letter(0) + 7 * letter(name.size() / 2) +
+            letter(name.size() - 1)) %
+           kBuckets;
+  }
+
+  std::vector<std::string_view> names_;
+  std::vector<std::int16_t> next_;  // of the same bucket; -1: none
+  std::array<std::int16_t, kBuckets> first_{};
+};
+
 // Names to slots, and which of them hold a tensor at the present row.
 class Compiler {
  public:
-  Compiler(const SegmentScript& script, const SizeLetters& letters, Flags flags)
-      : script_(script), letters_(letters), flags_(flags) {}
+  Compiler(const ScriptRows& script, const SizeLetters& letters, Flags flags)
+      : script_(script), letters_(letters), flags_(flags) {
+    for (const char* name : {"input", "output", "output_gradient", "input_gradient"}) slot(name);
+  }
 
-  SegmentProgram compile(Remade remade, bool compiled) {
+  SegmentProgram compile(Remade remade, bool compiled, Extent extent) {
     remade_ = remade;
     remakes_ = compiled && remade == Remade::Nothing;
     run_forward(program_.forward, Run::First);
     end_forward();
-    if (remade == Remade::Everything) run_forward(program_.backward, Run::Again);
-    for (const ScriptRow& row : script_.backward) {
+    if (extent == Extent::Whole) run_backward();
+    program_.slots = static_cast<std::int16_t>(names_.size());
+    return std::move(program_);
+  }
+
+ private:
+  enum class Run { First, Again, DroppedAlone };
+
+  void run_backward() {
+    if (remade_ == Remade::Everything) run_forward(program_.backward, Run::Again);
+    for (const ScriptRow* at : script_.backward) {
+      const ScriptRow& row = *at;
       if (!row.condition.holds(flags_)) continue;
       switch (row.act) {
         case ScriptRow::Act::Allocate:
@@ -56,28 +113,23 @@ class Compiler {
         case ScriptRow::Act::Mixer:  // spelled out before (with_mixers)
           break;
         case ScriptRow::Act::Recompute:
-          if (remade == Remade::Dropped) {
+          if (remade_ == Remade::Dropped) {
             run_forward(program_.backward, row.whole_forward ? Run::Again : Run::DroppedAlone);
           }
           break;
       }
     }
     end_backward();
-    program_.slots = static_cast<std::int16_t>(names_.size());
-    return std::move(program_);
   }
 
- private:
-  enum class Run { First, Again, DroppedAlone };
-
   std::int16_t slot(std::string_view name) {
-    const auto found = std::find(names_.begin(), names_.end(), name);
-    if (found != names_.end()) return static_cast<std::int16_t>(found - names_.begin());
-    names_.push_back(name);
-    alive_.push_back(false);
-    keep_.push_back(Keep::No);
-    bytes_.push_back(0);
-    return static_cast<std::int16_t>(names_.size() - 1);
+    const std::size_t found = names_.slot(name);
+    if (found == alive_.size()) {
+      alive_.push_back(false);
+      keep_.push_back(Keep::No);
+      bytes_.push_back(0);
+    }
+    return static_cast<std::int16_t>(found);
   }
   bool alive(std::int16_t s) const { return alive_[static_cast<std::size_t>(s)]; }
 
@@ -126,7 +178,8 @@ class Compiler {
   // the output is not handed on, and nothing outlives the op.
   void run_forward(std::vector<ScriptStep>& steps, Run run) {
     const bool again = run != Run::First;
-    for (const ScriptRow& row : script_.forward) {
+    for (const ScriptRow* at : script_.forward) {
+      const ScriptRow& row = *at;
       if (!row.condition.holds(flags_)) continue;
       const bool dropped = row.keep == Keep::Drop || row.keep == Keep::Cheap;
       if (run == Run::DroppedAlone && !dropped) continue;
@@ -162,16 +215,16 @@ class Compiler {
     }
   }
 
-  const SegmentScript& script_;
+  const ScriptRows& script_;
   const SizeLetters& letters_;
   Flags flags_;
   Remade remade_ = Remade::Nothing;
   bool remakes_ = false;  // cheap tensors in the backward, with nothing recomputed
   SegmentProgram program_;
-  std::vector<std::string_view> names_{"input", "output", "output_gradient", "input_gradient"};
-  std::vector<bool> alive_ = std::vector<bool>(4, false);
-  std::vector<Keep> keep_ = std::vector<Keep>(4, Keep::No);
-  std::vector<std::int64_t> bytes_ = std::vector<std::int64_t>(4, 0);  // when last allocated
+  SlotNames names_;
+  std::vector<bool> alive_;
+  std::vector<Keep> keep_;
+  std::vector<std::int64_t> bytes_;  // when last allocated
 };
 
 }  // namespace
@@ -320,13 +373,14 @@ SizeFormula bytes_formula(double bytes) {
 
 // The rows of a forward or a backward where the kinds of a layer stand in the place that the script
 // has for them. What a kind saves lives from the forward's place to the backward's; what its
-// kernels work in, while they run.
-std::vector<ScriptRow> with_mixers(const std::vector<ScriptRow>& rows, const Layout& layout,
-                                   bool forward) {
-  std::vector<ScriptRow> all;
+// kernels work in, while they run. `own`: where the kinds' rows are kept.
+std::vector<const ScriptRow*> with_mixers(const std::vector<ScriptRow>& rows, const Layout& layout,
+                                          bool forward, std::deque<ScriptRow>& own) {
+  std::vector<const ScriptRow*> all;
+  all.reserve(rows.size());
   for (const ScriptRow& row : rows) {
     if (row.act != ScriptRow::Act::Mixer) {
-      all.push_back(row);
+      all.push_back(&row);
       continue;
     }
     std::int32_t number = 0;
@@ -336,11 +390,11 @@ std::vector<ScriptRow> with_mixers(const std::vector<ScriptRow>& rows, const Lay
       const std::vector<double> slots = slots_of(mixer, plan);
       const auto bytes = [&](const Expression& of) { return of.given() ? of.number(slots) : 0; };
       const auto act = [&](ScriptRow::Act what, const std::string& name, double size, Keep keep) {
-        all.push_back({.act = what,
-                       .tensor = prefix + name,
-                       .size = bytes_formula(size),
-                       .keep = keep,
-                       .condition = {}});
+        all.push_back(&own.emplace_back(ScriptRow{.act = what,
+                                                  .tensor = prefix + name,
+                                                  .size = bytes_formula(size),
+                                                  .keep = keep,
+                                                  .condition = {}}));
       };
       using Act = ScriptRow::Act;
       const double workspace =
@@ -367,39 +421,30 @@ std::vector<ScriptRow> with_mixers(const std::vector<ScriptRow>& rows, const Lay
   return all;
 }
 
-SegmentScript with_mixers(const SegmentScript& script, const Layout& layout) {
-  return {.forward = with_mixers(script.forward, layout, /*forward=*/true),
-          .backward = with_mixers(script.backward, layout, /*forward=*/false)};
-}
-
 SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
-                        const Layout& layout, bool experts, bool rotates, Remade remade) {
-  return Compiler(script, size_letters(layout, experts),
+                        const Layout& layout, bool experts, bool rotates, Remade remade,
+                        Extent extent) {
+  ScriptRows rows;
+  rows.forward = with_mixers(script.forward, layout, /*forward=*/true, rows.of_kinds);
+  if (extent == Extent::Whole) {
+    rows.backward = with_mixers(script.backward, layout, /*forward=*/false, rows.of_kinds);
+  }
+  return Compiler(rows, size_letters(layout, experts),
                   script_flags(profile, layout, experts, rotates))
-      .compile(remade, layout.plan.runtime.compiled);
+      .compile(remade, layout.plan.runtime.compiled, extent);
 }
-
-}  // namespace
 
 SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
-                             bool rotates) {
-  const Transformer& of = variant(layout.model, index);
-  return segment_program(
-      profile, {of, layout.plan},
-      of.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer, rotates);
-}
+                             bool rotates, Extent extent);
 
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
-                               SegmentShape shape, bool rotates) {
+                               SegmentShape shape, bool rotates, Extent extent) {
   const auto layer = [&](bool experts) {
-    const Remade remade = remade_by(layout.plan);
-    if (mixers_of(layout.model).empty()) {
-      return compiled(profile.layer, profile, layout, experts, rotates, remade);
-    }
-    return compiled(with_mixers(profile.layer, layout), profile, layout, experts, rotates, remade);
+    return compiled(profile.layer, profile, layout, experts, rotates, remade_by(layout.plan),
+                    extent);
   };
   const auto other = [&](const SegmentScript& script) {
-    return compiled(script, profile, layout, /*experts=*/false, rotates, Remade::Nothing);
+    return compiled(script, profile, layout, /*experts=*/false, rotates, Remade::Nothing, extent);
   };
   switch (shape) {
     case SegmentShape::Embedding:
@@ -413,7 +458,7 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
       if (!profile.prediction.forward.empty()) parts.push_back(other(profile.prediction));
       const std::int32_t like = variant_of(layout.model, layout.model.layers);
       if (like >= 0) {
-        parts.push_back(layer_program(profile, layout, like, rotates));
+        parts.push_back(layer_program(profile, layout, like, rotates, extent));
       } else {
         parts.push_back(layer(layout.model.has_experts(layout.model.layers - 1)));
       }
@@ -426,6 +471,36 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
   if (layout.prediction_layers() == 0) return head;
   return chained(
       std::vector<SegmentProgram>(static_cast<std::size_t>(1 + layout.prediction_layers()), head));
+}
+
+SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
+                             bool rotates, Extent extent) {
+  const Transformer& of = variant(layout.model, index);
+  return segment_program(
+      profile, {of, layout.plan},
+      of.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer, rotates, extent);
+}
+
+}  // namespace
+
+SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
+                             bool rotates) {
+  return layer_program(profile, layout, index, rotates, Extent::Whole);
+}
+
+SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
+                               SegmentShape shape, bool rotates) {
+  return segment_program(profile, layout, shape, rotates, Extent::Whole);
+}
+
+ForwardBytes layer_forward_bytes(const MemoryProfile& profile, const Layout& layout,
+                                 std::int32_t index, bool rotates) {
+  return forward_bytes(layer_program(profile, layout, index, rotates, Extent::Forward));
+}
+
+ForwardBytes segment_forward_bytes(const MemoryProfile& profile, const Layout& layout,
+                                   SegmentShape shape, bool rotates) {
+  return forward_bytes(segment_program(profile, layout, shape, rotates, Extent::Forward));
 }
 
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout) {

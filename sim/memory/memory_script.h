@@ -67,6 +67,11 @@ struct ForwardBytes {
   std::int64_t peak = 0;  // [B] inside it
 };
 ForwardBytes forward_bytes(const SegmentProgram& program);
+// The same of segment_program and layer_program, of which only the forward is made.
+ForwardBytes segment_forward_bytes(const MemoryProfile& profile, const Layout& layout,
+                                   SegmentShape shape, bool rotates = true);
+ForwardBytes layer_forward_bytes(const MemoryProfile& profile, const Layout& layout,
+                                 std::int32_t index, bool rotates = true);
 
 // Bytes that a segment's forward leaves for its backward, its input among them (`handover`; 0: it
 // has none), its output not.

@@ -158,9 +158,8 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   if (!fresh) return at->second;
   const Layout layout(model_, plan);
   const auto bytes = [&](SegmentShape shape) {
-    ForwardBytes least = forward_bytes(segment_program(*profile_, layout, shape));
-    const ForwardBytes still =
-        forward_bytes(segment_program(*profile_, layout, shape, /*rotates=*/false));
+    ForwardBytes least = segment_forward_bytes(*profile_, layout, shape);
+    const ForwardBytes still = segment_forward_bytes(*profile_, layout, shape, /*rotates=*/false);
     least.kept = std::min(least.kept, still.kept);
     return least;
   };
@@ -169,7 +168,7 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
     layer = std::numeric_limits<std::int64_t>::max();
     for (std::int32_t i = 0; i < count; ++i) {
       for (const bool rotates : {true, false}) {
-        layer = std::min(layer, forward_bytes(layer_program(*profile_, layout, i, rotates)).kept);
+        layer = std::min(layer, layer_forward_bytes(*profile_, layout, i, rotates).kept);
       }
     }
   } else {
@@ -206,6 +205,13 @@ std::int64_t BoundTables::row_bound(const FamilyBound& family, const Plan& plan,
                                     const std::vector<std::int32_t>& stages,
                                     std::int64_t alive) const {
   return states_of(family, plan, stages) + alive + outside(plan);
+}
+
+std::int64_t BoundTables::states_bound(const FamilyBound& family, const Plan& plan) const {
+  if (profile_ == nullptr) return 0;
+  std::int64_t most = 0;
+  for (const FamilyBound::Group& group : family.groups) most = std::max(most, group.states);
+  return most + outside(plan);
 }
 
 std::int64_t BoundTables::outside(const Plan& plan) const {

@@ -51,6 +51,8 @@ class BoundTables {
   std::int64_t lower_bound(const FamilyBound& family, const Plan& plan) {
     return profile_ == nullptr ? 0 : allocated_bound(family, plan) + outside(plan);
   }
+  // [B] of it without anything that depends on micro-batch and recomputation: states alone.
+  std::int64_t states_bound(const FamilyBound& family, const Plan& plan) const;
   // [B] of the whole device: a row that holds these stages and keeps `alive` bytes beside states.
   // REQUIRES: `family` is the plan's.
   std::int64_t row_bound(const FamilyBound& family, const Plan& plan,

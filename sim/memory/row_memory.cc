@@ -2,6 +2,7 @@
 #include "sim/memory/row_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "schedules/ir/stage_index.h"
 #include "sim/memory/memory_states.h"
@@ -32,30 +33,39 @@ bool same_programs(const Schedule& order, RankClass a, RankClass b) {
   return true;
 }
 
-}  // namespace
+// [B] beside the allocator: context, and buffers of communicators.
+struct Outside {
+  std::int64_t context = 0, communicators = 0;
+  std::int64_t sum() const { return context + communicators; }
+};
+Outside outside_of(const ReplaySetup& setup) {
+  const Layout& layout = setup.layout;
+  return {
+      .context = setup.profile->context.of(setup.compute_capability),
+      .communicators = communicators_of(layout.model, layout.plan) * setup.profile->communicator};
+}
 
-RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClass row) {
+// What a replay without a capacity says, with the cache emptied where that lets it fit.
+RankMemory memory_of(ReplayResult replay, const ReplaySetup& setup, const Cluster& cluster,
+                     RankClass row) {
   const Layout& layout = setup.layout;
   const std::int64_t capacity = cluster.capacity().value;
-  const std::int64_t context = setup.profile->context.of(setup.compute_capability);
-  const std::int64_t communicators =
-      communicators_of(layout.model, layout.plan) * setup.profile->communicator;
-  const std::int64_t outside = context + communicators;
-  ReplayResult replay = replay_row(setup, row, -1);
+  const Outside beside = outside_of(setup);
+  const std::int64_t outside = beside.sum();
   const bool beyond_count = replay.out_of_memory;
   const bool fits = !beyond_count && replay.memory.peak_reserved + outside <= capacity;
   bool left_out = replay.memory.left_out;
   if (!fits && !beyond_count && replay.memory.peak_allocated + outside <= capacity) {
     // What is cached can be given back: the allocator retries before it fails.
-    const ReplayResult tight = replay_row(setup, row, capacity - outside);
+    const ReplayResult tight = replay_row(setup, row, {.capacity = capacity - outside});
     left_out &= tight.memory.left_out;
     if (!tight.out_of_memory) replay = tight;
   }
   RankMemory memory = replay.memory;
   memory.left_out = left_out;
   memory.peak_device = memory.peak_reserved + outside;
-  memory.parts.communicators = communicators;
-  memory.parts.context = context;
+  memory.parts.communicators = beside.communicators;
+  memory.parts.context = beside.context;
   if (layout.model.experts.count > 0) {
     memory.parts.experts = expert_state_bytes(
         layout.plan, row_units(layout, setup.stages[row.index()], setup.order->placement.stages()));
@@ -63,6 +73,29 @@ RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClas
   memory.beyond_count = beyond_count;
   memory.fits = !beyond_count && memory.peak_device <= capacity;
   return memory;
+}
+
+}  // namespace
+
+RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClass row) {
+  return memory_of(replay_row(setup, row, {}), setup, cluster, row);
+}
+
+// As long as the limit refuses nothing, the replay is that without one. What it refuses and the
+// capacity would not, both take: more than the limit. What the capacity refuses too empties the
+// cache, which a plan that survives its bad day never does (wants_margin, memory.cc), or is built.
+std::optional<RankMemory> row_memory_within(const ReplaySetup& setup, const Cluster& cluster,
+                                            RankClass row, const MemoryNeed& need) {
+  const std::int64_t outside = outside_of(setup).sum();
+  if (need.limit < outside) return {};
+  ReplayResult replay =
+      replay_row(setup, row, {.capacity = need.limit - outside, .retries = false});
+  if (!replay.out_of_memory) return memory_of(std::move(replay), setup, cluster, row);
+  if (replay.refused + outside <= cluster.capacity().value) return {};
+  if (need.survives && !replay.memory.at_building) return {};
+  const RankMemory memory = row_memory(setup, cluster, row);
+  if (memory.fits && memory.peak_device <= need.limit) return memory;
+  return {};
 }
 
 std::int32_t equal_row(const ReplaySetup& setup, RankClass row) {

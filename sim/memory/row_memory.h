@@ -4,6 +4,8 @@
 // may begin with the fullest.
 #pragma once
 
+#include <optional>
+
 #include "sim/cluster/cluster.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/replay/memory_replay.h"
@@ -12,6 +14,9 @@ namespace rehearse::sim {
 
 // Where the cache would be emptied to fit, with it emptied.
 RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClass row);
+// The same; none: surely not what is needed.
+std::optional<RankMemory> row_memory_within(const ReplaySetup& setup, const Cluster& cluster,
+                                            RankClass row, const MemoryNeed& need);
 
 // An earlier row that does the same: it holds the same stages and runs the same ops on them, other
 // micro-batches perhaps. -1: none. So the two ends of a bidirectional pipeline are.

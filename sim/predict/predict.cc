@@ -109,6 +109,7 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   PredictOptions trial = options;
   trial.timeline = trial.memory = true;
   trial.record_load = trial.lifetimes = trial.confidence = false;
+  trial.need.reset();  // what fits nowhere is compared by what it needs
   // What is fuller than the device is not worth a timeline.
   const std::int64_t capacity = cluster.capacity().value;
   trial.memory_limit = std::min(capacity, options.memory_limit.value_or(capacity));
@@ -159,6 +160,7 @@ Result<Prediction> predict_best(const Scenario& scenario, const Cluster& cluster
   PredictOptions plain = options;
   plain.record_load = false;
   plain.memory_limit = cluster.capacity().value;  // what is fuller gets no timeline yet
+  plain.need.reset();
   for (const std::int32_t candidate : micro_batch_candidates(scenario.plan)) {
     Plan open = scenario.plan;
     open.micro_batch = candidate;

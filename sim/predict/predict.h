@@ -183,6 +183,8 @@ struct PredictOptions {
   bool memory = true;    // false: left out, where it is known and no cache is emptied for it
   // [B] of the fullest rank: a plan that needs more gets memory alone, too
   std::optional<std::int64_t> memory_limit;
+  // A plan whose memory is not as needed gets nothing (MemoryReport::ruled_out). A framework's.
+  std::optional<MemoryNeed> need;
   // false: the schedule carries no versions, last uses and holds; for who reads numbers only
   bool lifetimes = true;
   bool confidence = true;  // false: no band and no shares of levels; for who compares steps

@@ -147,13 +147,16 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
     return options.memory_limit && p.memory.even_peak_device > *options.memory_limit;
   };
   if (!arena && options.memory) {
-    p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order);
+    const MemoryNeed* need = options.need ? &*options.need : nullptr;
+    p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order, need);
+    if (p.memory.ruled_out) return false;
     if (shorter && !p.memory.left_out) {
       Plan whole = plan;
       Result<Schedule> order = order_of(scenario.model, whole);
       if (!order) return order.error();
       replayed = std::move(order).value();
-      p.memory = predict_memory(tables.profile(plan), layout, cluster, *replayed);
+      p.memory = predict_memory(tables.profile(plan), layout, cluster, *replayed, need);
+      if (p.memory.ruled_out) return false;
     }
     if (p.memory.beyond_count) {
       return Error{"plan.global_batch: a GPU would keep more than 2^62 bytes for its backwards"};
@@ -284,6 +287,7 @@ std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& 
     Program program;
     std::optional<Schedule> replayed;
     const Result<bool> performed = perform(p, program, replayed, scenario, layout, models, options);
+    if (p.memory.ruled_out) return p;
     if (!performed || !performed.value())
       return {};  // no length mends that, and the whole says why
     std::optional<Shortened> shortened = find_left_out(p, replayed ? &*replayed : nullptr);

@@ -59,7 +59,7 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
   for (std::int32_t r = 0; r < p.schedule.num_rows(); ++r) {
     const RankClass position{p.schedule.rows[static_cast<std::size_t>(r)].position.value};
     const auto [known, fresh] = replays.try_emplace(position.value);
-    if (fresh) known->second = replay_row(setup, position, -1);
+    if (fresh) known->second = replay_row(setup, position, {});
     const auto spans = spans_of(p, RankClass{r});
     std::int64_t now = p.timeline.begin.value;
     const auto add = [&](std::int64_t at, const MemoryBytes& alive) {

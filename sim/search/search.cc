@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "sim/band/difference_band.h"
 #include "sim/search/equal_plans.h"
@@ -45,7 +47,14 @@ struct Entry {
 struct Evaluated {
   enum class State : std::uint8_t { TooLarge, Failed, Confirmed } state = State::Failed;
   bool replayed = false;
+  std::int64_t even_peak = 0;  // [B] MemoryReport::even_peak_device, where it is confirmed
   FoundPlan found;
+};
+
+// What was found out of an entry before, with so much memory.
+struct Looked {
+  Evaluated what;
+  std::int64_t limit = 0;  // [B]
 };
 
 class Searcher {
@@ -76,7 +85,8 @@ class Searcher {
     SearchProgress progress{.meshes = static_cast<std::int32_t>(sizes.size())};
     parallel_for(sizes.size(), options_.threads, [&](std::size_t i) {
       if (stopped()) return;
-      meshes_[i] = estimate_mesh(setup_, sizes[i], pipelines_, kKeepRefused);
+      const std::size_t keep = options_.explain ? kKeepRefused : 0;
+      meshes_[i] = estimate_mesh(setup_, sizes[i], pipelines_, keep);
       const std::lock_guard lock(mutex);
       progress.plans += meshes_[i].plans;
       ++progress.meshes_done;
@@ -136,9 +146,13 @@ class Searcher {
            (static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence_length));
   }
 
+  const Candidate& candidate_at(const Entry& entry) const {
+    return meshes_[static_cast<std::size_t>(entry.mesh)]
+        .fitting[static_cast<std::size_t>(entry.index)];
+  }
   Plan plan_at(const Entry& entry) const {
     const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
-    const Candidate& c = mesh.fitting[static_cast<std::size_t>(entry.index)];
+    const Candidate& c = candidate_at(entry);
     return plan_of(mesh.families[static_cast<std::size_t>(c.family)].plan, c.micro_batch,
                    c.recompute)
         .value();
@@ -155,24 +169,44 @@ class Searcher {
   }
 
   // Memory exactly, then time. `limit`: what the fullest rank may have [B].
-  Evaluated evaluate(const Plan& plan, double estimate_s, std::int64_t limit) {
+  Evaluated evaluate(const Entry& entry, std::int64_t limit) {
+    const Plan plan = plan_at(entry);
     Evaluated evaluated;
-    if (live_.lower_bound(setup_, plan, cluster_) > limit) {
+    const LiveBounds::Bound bound = live_.bound(setup_, plan, cluster_);
+    evaluated.state = Evaluated::State::TooLarge;
+    if (bound.bytes > limit) return evaluated;
+    evaluated.replayed = true;
+    evaluated.state = Evaluated::State::Failed;
+    if (const Evaluated* before = known(entry, limit)) {
+      if (before->state == Evaluated::State::Confirmed && before->even_peak <= limit) {
+        return *before;
+      }
       evaluated.state = Evaluated::State::TooLarge;
       return evaluated;
     }
-    evaluated.replayed = true;
     const Result<Prediction> made =
-        predicted(plan, {.memory_limit = limit, .tables = &setup_.tables});
+        predicted(plan, {.memory_limit = limit,
+                         .need = MemoryNeed{limit, options_.survive, bound.fullest},
+                         .tables = &setup_.tables});
     if (!made) return evaluated;
     if (!is_within(made.value().memory, limit, options_)) {
       evaluated.state = Evaluated::State::TooLarge;
       return evaluated;
     }
     evaluated.state = Evaluated::State::Confirmed;
+    evaluated.even_peak = made.value().memory.even_peak_device;
     evaluated.found = summarize(made.value());
-    evaluated.found.estimate_s = estimate_s;
+    evaluated.found.estimate_s = candidate_at(entry).seconds;
     return evaluated;
+  }
+
+  // Null: nothing is known that says what the plan is with this limit.
+  const Evaluated* known(const Entry& entry, std::int64_t limit) const {
+    const auto found = looked_.find({entry.mesh, entry.index});
+    if (found == looked_.end()) return nullptr;
+    const auto& [what, before] = found->second;
+    if (options_.survive ? limit != before : limit > before) return nullptr;
+    return &what;
   }
 
   static bool faster(const FoundPlan& a, const FoundPlan& b) {
@@ -217,12 +251,12 @@ class Searcher {
   std::vector<Evaluated> evaluated(std::span<const Entry> entries) {
     std::vector<Evaluated> made(entries.size());
     const std::int64_t limit = allowed_bytes(cluster_, options_);
-    parallel_for(made.size(), options_.threads, [&](std::size_t i) {
-      const Entry& entry = entries[i];
-      const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
-      made[i] = evaluate(plan_at(entry),
-                         mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
-    });
+    parallel_for(made.size(), options_.threads,
+                 [&](std::size_t i) { made[i] = evaluate(entries[i], limit); });
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (made[i].state == Evaluated::State::Failed || !made[i].replayed) continue;
+      looked_.try_emplace({entries[i].mesh, entries[i].index}, Looked{made[i], limit});
+    }
     return made;
   }
   std::size_t look_at(std::size_t begin, std::size_t end) {
@@ -350,7 +384,7 @@ class Searcher {
         std::int32_t& refused = too_large[static_cast<std::size_t>(entry.mesh)];
         if (candidate.bound > limit || refused == kMostOfMesh) continue;
         if (stopped() || tried >= kMost) return;
-        Evaluated one = evaluate(plan_at(entry), candidate.seconds, limit);
+        Evaluated one = evaluate(entry, limit);
         tried += one.replayed ? 1 : 0;
         refused += one.replayed ? 1 : 0;
         if (one.state != Evaluated::State::Confirmed) continue;
@@ -434,7 +468,8 @@ class Searcher {
   LiveBounds live_;
   SearchResult result_;
   std::vector<MeshCandidates> meshes_;
-  std::vector<Entry> entries_;  // by estimate
+  std::vector<Entry> entries_;                                      // by estimate
+  std::map<std::pair<std::int32_t, std::int32_t>, Looked> looked_;  // by mesh and index
   std::vector<FoundPlan> confirmed_, front_;
   double confirmed_ops_ = 0;  // of the steps of all of these
 };

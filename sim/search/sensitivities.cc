@@ -47,22 +47,25 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
     const bool memory = change.cluster.capacity() != cluster.capacity();
     const bool remaps = std::ranges::any_of(plans, &FoundPlan::remaps);
     double least = std::numeric_limits<double>::infinity();
-    const auto attempt = [&](const Plan& plan) {
+    const auto attempt = [&](const Plan& plan, RankClass fullest) {
       if (stopped(setup)) return false;
       Scenario scenario = setup.space->base;
       scenario.plan = plan;
       scenario.gpus = plan.gpus();
+      const std::int64_t allowed = allowed_bytes(change.cluster, options);
+      std::optional<MemoryNeed> need;
+      if (memory) need = MemoryNeed{allowed, options.survive, fullest};
       const Result<Prediction> made =
           predict(scenario, change.cluster,
                   {.memory = memory || remaps,
-                   .memory_limit = allowed_bytes(change.cluster, options),
+                   .memory_limit = allowed,
+                   .need = need,
                    .lifetimes = false,
                    .confidence = false,
                    .leave_out = true,
                    .scale_up_factor = change.scale_up,
                    .tables = &setup.tables});  // chosen by names and kinds, which no change moves
       if (!made) return false;
-      const std::int64_t allowed = allowed_bytes(change.cluster, options);
       if (memory && !is_within(made.value().memory, allowed, options)) return false;
       const FoundPlan one = summarize(made.value());
       if (one.seconds_per_token() >= least) return true;
@@ -72,7 +75,7 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
       return true;
     };
     if (!memory) {
-      for (const FoundPlan& plan : plans) attempt(plan.plan);
+      for (const FoundPlan& plan : plans) attempt(plan.plan, {});
       return;
     }
     least = plans.front().seconds_per_token();
@@ -81,11 +84,11 @@ std::vector<Sensitivity> sensitivities_of(const SearchSetup& setup, const Search
     std::size_t tried = 0, let_in = 0;
     for (const auto& [key, plan] : refused) {
       if (tried == most_refused || let_in == most_plans) break;
-      if (live.lower_bound(setup, plan, change.cluster) > allowed_bytes(change.cluster, options)) {
-        continue;
-      }
+      const std::int64_t allowed = allowed_bytes(change.cluster, options);
+      const LiveBounds::Bound bound = live.bound(setup, plan, change.cluster);
+      if (bound.bytes > allowed) continue;
       ++tried;
-      let_in += attempt(plan) ? 1u : 0u;
+      let_in += attempt(plan, bound.fullest) ? 1u : 0u;
     }
   });
   std::ranges::stable_sort(found, {}, &Sensitivity::step_s);

@@ -42,7 +42,7 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   const std::size_t place = best_fit(pool, size);
   const bool cached = place < pool.free.keys.size();
   std::int32_t found = cached ? pool.free.blocks[place] : new_segment(pool_index, size);
-  if (found < 0) {
+  if (found < 0 && options_.retries) {
     ++retries_;
     empty_cache();
     found = new_segment(pool_index, size);
@@ -236,7 +236,10 @@ void CachingAllocator::absorb(std::int32_t block, std::int32_t neighbour) {
 std::int32_t CachingAllocator::new_segment(std::uint8_t pool, std::int64_t size) {
   if (options_.expandable_segments) return expand(pool, size);
   const std::int64_t bytes = segment_size(size);
-  if (options_.capacity >= 0 && reserved_ + bytes > options_.capacity) return -1;
+  if (options_.capacity >= 0 && reserved_ + bytes > options_.capacity) {
+    refused_ = reserved_ + bytes;
+    return -1;
+  }
   if (next_address_ > kAddresses - bytes) return -1;
   const std::int64_t address = next_address_;
   next_address_ += bytes;
@@ -290,7 +293,10 @@ std::int32_t CachingAllocator::expand(std::uint8_t pool_index, std::int64_t size
 bool CachingAllocator::map(std::int32_t block, std::int64_t size) {
   Pool& pool = pools_[at(block).pool];
   const std::int64_t bytes = round_up(size, pool.granule());
-  if (options_.capacity >= 0 && reserved_ + bytes > options_.capacity) return false;
+  if (options_.capacity >= 0 && reserved_ + bytes > options_.capacity) {
+    refused_ = reserved_ + bytes;
+    return false;
+  }
   pool.unmapped.erase(std::find(pool.unmapped.begin(), pool.unmapped.end(), block));
   at(block).state = State::Free;
   if (bytes < at(block).size) {

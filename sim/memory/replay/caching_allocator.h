@@ -16,6 +16,7 @@ namespace rehearse::sim {
 struct AllocatorOptions {
   std::int64_t capacity = -1;        // [B] what all segments together may take; -1: unlimited
   bool expandable_segments = false;  // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+  bool retries = true;  // false: what torch would empty its cache for is out of memory here
 };
 
 class CachingAllocator {
@@ -57,8 +58,10 @@ class CachingAllocator {
   std::int64_t reserved() const { return reserved_; }    // [B] memory_reserved()
   std::int64_t max_reserved() const { return max_reserved_; }
   std::int32_t retries() const { return retries_; }  // allocations that needed the cache emptied
-  std::int64_t mapped() const { return mapped_; }    // [B] ever asked of the driver
-  std::int64_t block_size(Handle handle) const {     // [B] what the handle counts as allocated
+  // [B] what all segments together would have taken, when the capacity was last in the way.
+  std::int64_t refused() const { return refused_; }
+  std::int64_t mapped() const { return mapped_; }  // [B] ever asked of the driver
+  std::int64_t block_size(Handle handle) const {   // [B] what the handle counts as allocated
     return handle < 0 ? 0 : blocks_[static_cast<std::size_t>(handle)].size;
   }
   // A picture for tests: blocks in order of address, those of one segment together.
@@ -129,6 +132,7 @@ class CachingAllocator {
   std::array<Pool, 2 * kNumStreams> pools_;
   std::int64_t next_address_ = 0;
   std::int64_t allocated_ = 0, reserved_ = 0, max_reserved_ = 0;
+  std::int64_t refused_ = 0;
   std::int32_t retries_ = 0;
   std::int64_t mapped_ = 0;
 };

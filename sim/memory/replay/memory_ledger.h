@@ -23,8 +23,7 @@ inline constexpr Handle kNoBlock = CachingAllocator::kEmpty;
 
 class Ledger {
  public:
-  // capacity [B]: of the allocator's segments; -1: unlimited.
-  explicit Ledger(std::int64_t capacity) : allocator_({.capacity = capacity}) {}
+  explicit Ledger(const AllocatorOptions& options) : allocator_(options) {}
 
   Handle allocate(std::int64_t bytes, MemoryPart part, int stream = kComputeStream) {
     const std::int64_t mapped = allocator_.mapped();

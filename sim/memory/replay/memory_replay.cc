@@ -67,12 +67,12 @@ struct StagePlan : StageSegments {
 
 class RowReplay {
  public:
-  RowReplay(const ReplaySetup& setup, RankClass row, std::int64_t capacity)
+  RowReplay(const ReplaySetup& setup, RankClass row, const AllocatorOptions& allocator)
       : setup_(setup),
         order_(*setup.order),
         row_(row),
         pipelined_(order_.num_rows() > 1),
-        ledger_(capacity),
+        ledger_(allocator),
         state_(*setup.profile, setup.layout.plan,
                row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
                order_.microbatches * order_.slices,
@@ -108,7 +108,9 @@ class RowReplay {
     replay_step(/*first=*/false);
     settle();
     ledger_.free(transfers);
-    ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
+    ReplayResult result{.out_of_memory = ledger_.out_of_memory(),
+                        .refused = ledger_.allocator().refused(),
+                        .memory = ledger_.result()};
     result.left_out = left_out_;
     result.memory.left_out = least_left_out_ > 3 * steady_.period && !ledger_.out_of_memory();
     result.samples = std::move(samples_);
@@ -190,15 +192,14 @@ class RowReplay {
     constexpr std::size_t kMostInside = 48;
     const std::size_t ops = order_.program(row_).size() + 1;
     const std::vector<MemoryBytes>& trail = ledger_.trail();
-    const std::size_t runs = std::min(
-        {trail.size(), kMostInside, std::max<std::size_t>(1, setup_.most_samples / ops)});
+    const std::size_t runs =
+        std::min({trail.size(), kMostInside, std::max<std::size_t>(1, setup_.most_samples / ops)});
     MemorySample made{op, ledger_.most(), ledger_.now(), {}};
     for (std::size_t i = 0; i < runs; ++i) {
       const auto begin = trail.begin() + static_cast<std::ptrdiff_t>(trail.size() * i / runs);
       const auto end = trail.begin() + static_cast<std::ptrdiff_t>(trail.size() * (i + 1) / runs);
-      made.inside.push_back(*std::max_element(begin, end, [](const auto& a, const auto& b) {
-        return total(a) < total(b);
-      }));
+      made.inside.push_back(*std::max_element(
+          begin, end, [](const auto& a, const auto& b) { return total(a) < total(b); }));
     }
     samples_.push_back(std::move(made));
   }
@@ -350,8 +351,9 @@ ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
   return setup;
 }
 
-ReplayResult replay_row(const ReplaySetup& setup, RankClass row, std::int64_t capacity) {
-  return RowReplay(setup, row, capacity).run();
+ReplayResult replay_row(const ReplaySetup& setup, RankClass row,
+                        const AllocatorOptions& allocator) {
+  return RowReplay(setup, row, allocator).run();
 }
 
 }  // namespace rehearse::sim

@@ -16,6 +16,7 @@
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_profile.h"
 #include "sim/memory/memory_script.h"
+#include "sim/memory/replay/caching_allocator.h"
 #include "sim/memory/replay/memory_parts.h"
 
 namespace rehearse::sim {
@@ -52,14 +53,14 @@ struct MemorySample {
 };
 
 struct ReplayResult {
-  bool out_of_memory = false;  // under `capacity`; then the figures are those until then
+  bool out_of_memory = false;  // under the capacity; then the figures are those until then
+  std::int64_t refused = 0;    // [B] CachingAllocator::refused
   std::size_t left_out = 0;    // ops of the last step that changed nothing and were not replayed
   RankMemory memory;           // allocator figures alone: no context, no communicators
   // Samples of every step that was replayed: in the order of the program, then the optimizer step.
   std::vector<MemorySample> samples;
   std::size_t last_step = 0;  // its first sample
 };
-// capacity [B]: of the allocator's segments; -1: unlimited.
-ReplayResult replay_row(const ReplaySetup& setup, RankClass row, std::int64_t capacity);
+ReplayResult replay_row(const ReplaySetup& setup, RankClass row, const AllocatorOptions& allocator);
 
 }  // namespace rehearse::sim

@@ -159,6 +159,9 @@ class MeshEstimator {
     const FamilyBound bound = kind.bound->family(family.plan);
     std::vector<Load> loads;
     const std::int64_t capacity = setup_.cluster->capacity().value;
+    // More memory than twice what there is: nobody asks what it would give.
+    const std::int64_t wanted = keep_ == 0 ? capacity : 2 * capacity;
+    const bool hopeless = kind.bound->states_bound(bound, family.plan) > wanted;
     for (const std::int32_t micro_batch : kind.micro_batches) {
       const Result<Plan> chosen = plan_of(family.plan, micro_batch, {});
       if (!chosen) continue;
@@ -171,11 +174,11 @@ class MeshEstimator {
         if (setup_.wanted && !setup_.wanted(family.plan, micro_batch, recompute)) continue;
         plan.recompute = recompute;
         ++out_.plans;
+        if (hopeless) continue;
         Candidate candidate{.family = index, .micro_batch = micro_batch, .recompute = recompute};
         candidate.bound = kind.bound->lower_bound(bound, plan);
+        if (candidate.bound > wanted) continue;
         const bool fits = candidate.bound <= capacity;
-        // More memory than twice what there is: nobody asks what it would give.
-        if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
         place(kind, plan);
         if (loads.empty()) loads = loads_of(kind, family.plan, bound.stages);
         const Template& costs = template_of(kind, plan);

@@ -303,9 +303,9 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
     ReplaySetup setup = replay_setup(profile, {grid.made.model, plan}, 80, grid.order);
     for (std::int32_t row = 0; row < grid.order.num_rows(); ++row) {
       setup.whole_step = false;
-      const ReplayResult quick = replay_row(setup, {row}, -1);
+      const ReplayResult quick = replay_row(setup, {row}, {});
       setup.samples = setup.whole_step = true;
-      const ReplayResult sampled = replay_row(setup, {row}, -1);
+      const ReplayResult sampled = replay_row(setup, {row}, {});
       setup.samples = false;
       const RankMemory& whole = sampled.memory;
       // A trace's curve: one sample per op and one for the optimizer, for each step; the report's
