@@ -98,8 +98,9 @@ Command doctor_command() {
                   "what makes a run slow, rank by rank, or why it hangs: who waits for whom"};
   command.options = {
       required({"TRACE", &o->traces,
-                "files of one kind, or their folder: profiles of PyTorch, our traces; of a hang "
-                "dumps of PyTorch's Flight Recorder as JSON, or text of NCCL's RAS"}),
+                "files of one kind, or their folder: profiles of PyTorch, of Nsight Systems "
+                "(SQLite), Megatron-LM's OpenTelemetry spans, our traces; of a hang dumps of "
+                "PyTorch's Flight Recorder as JSON, or text of NCCL's RAS"}),
       {"--scenario", &o->scenario, "of profiles: what this scenario predicts stands beside them"},
       {"--json", &o->json, "one JSON document on stdout"},
   };
