@@ -347,7 +347,7 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
       break;
     case Waves:
       if (full.chunks == 0) full.chunks = kDefaultChunks;
-      if (full.chunks % 2 != 0) {
+      if (full.positions > 1 && full.chunks % 2 != 0) {
         return wrong("chunks",
                      name + " needs an even number, two a wave, not " + text(full.chunks));
       }

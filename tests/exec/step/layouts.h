@@ -70,6 +70,11 @@ inline const Cell kLayouts[] = {
      {"pipeline_parallel=2", "schedule=interleaved_zb1p", "virtual_stages=2"}},
     {"dualpipev_pp2", Gpt2, Bitwise, {"pipeline_parallel=2", "schedule=dualpipev"}},
     {"dualpipev_pp4", Gpt2, Bitwise, {"pipeline_parallel=4", "schedule=dualpipev"}},
+    {"hanayo_pp4", Gpt2, Bitwise, {"pipeline_parallel=4", "schedule=hanayo"}},
+    {"hanayo_two_waves_pp2",
+     Llama,
+     Bitwise,
+     {"pipeline_parallel=2", "schedule=hanayo", "virtual_stages=4"}},
     {"zb_1p_pp4", Gpt2, Bitwise, {"pipeline_parallel=4", "schedule=zb_1p"}},
     // --- other orders of transfers, bitwise ---
     {"producer_order_pp4_v2",
@@ -170,6 +175,8 @@ inline const Cell kLayouts[] = {
     // --- a second replica ---
     {"chimera_pp2", Gpt2, Close, {"pipeline_parallel=2", "schedule=chimera"}},
     {"chimera_pp4", Llama, Close, {"pipeline_parallel=4", "schedule=chimera"}},
+    {"bitpipe_pp2", Gpt2, Close, {"pipeline_parallel=2", "schedule=bitpipe"}},
+    {"bitpipe_pp4", Llama, Close, {"pipeline_parallel=4", "schedule=bitpipe"}},
     {"dualpipe_pp2", Gpt2, Close, {"pipeline_parallel=2", "schedule=dualpipe"}},
     {"dualpipe_pp4", Llama, Close, {"pipeline_parallel=4", "schedule=dualpipe"}},
     // --- tensor and sequence parallel ---

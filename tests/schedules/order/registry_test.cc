@@ -87,15 +87,6 @@ TEST(Registry, NamesTheNearestOrAllWhereANameIsUnknown) {
           .starts_with("schedule: unknown schedule \"xylophone\", known are none, naive, gpipe, "));
 }
 
-// As a scenario's key does; the command line and measured cases come this way.
-TEST(Registry, SaysWhatIsNotBuiltYet) {
-  for (const char* name : {"hanayo", "Hanayo", "bitpipe", "BitPipe"}) {
-    EXPECT_EQ(find_schedule(name), nullptr);
-    EXPECT_EQ(error_of(name, {.positions = 4, .microbatches = 8}),
-              "schedule: \"" + std::string(name) + "\" is not built yet");
-  }
-}
-
 TEST(Registry, SaysWhatAShapeMustBe) {
   EXPECT_EQ(error_of("1f1b", {.positions = 0, .microbatches = 2}), "stages: 0 is less than 1");
   EXPECT_EQ(error_of("1f1b", {.positions = 2, .microbatches = 0}),
