@@ -146,7 +146,7 @@ TEST(Registry, RunsMicrobatchesOneAfterAnotherOnOnePosition) {
     const std::string text = row_to_text(made.value(), {0});
     const std::string back = info.splits_backward ? "0I0 0W0 " : "0B0 ";
     const std::string expected =
-        info.chunks == ChunkRule::V
+        info.chunks == ChunkRule::V || info.chunks == ChunkRule::BidirectionalV
             ? (info.splits_backward ? "0F0 1F0 1I0 1W0 0I0 0W0 " : "0F0 1F0 1B0 0B0 ")
             : "0F0 " + back;
     EXPECT_TRUE(text.starts_with(expected)) << info.name << ": " << text;
