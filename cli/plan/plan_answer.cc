@@ -13,6 +13,7 @@
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
+#include "schedules/scenario/stage_layers.h"
 #include "schedules/trace/cause_words.h"
 #include "sim/report/fit_text.h"
 #include "sim/search/expert_advice.h"
@@ -186,7 +187,9 @@ std::string megatron_flags(const Plan& p) {
                 : "--moe-token-dispatcher-type alltoall";
     text += p.runtime.grouped_experts ? " --moe-grouped-gemm" : "";
   }
-  if (p.virtual_stages > 1) {
+  if (p.stage_layers != usual_stage_layers(p)) {
+    text += fmt::format(" --pipeline-model-parallel-layout '{}'", layout_text(p.stage_layers));
+  } else if (p.virtual_stages > 1) {
     text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
   }
   if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
@@ -277,8 +280,8 @@ std::string answer_text(const PlanAnswer& a) {
     text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
                         name_of(best.plan.precision.compute));
   }
-  text += "\nlayout    " + plan_line(best.plan) + "\nbatch     " + batch(best.plan) +
-          "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
+  text += "\nlayout    " + plan_line(best.plan) + layers_text(best.plan) + "\nbatch     " +
+          batch(best.plan) + "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
   text += near(a);
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
   if (a.experts) {

@@ -12,6 +12,7 @@
 #include "schedules/scenario/keys/plan_notes.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/stage_layers.h"
 
 namespace rehearse {
 namespace {
@@ -52,7 +53,8 @@ class Emitter {
         {"optimizer", p.optimizer},
         {"compute", facts_["plan"]["precision"].is_object() ? facts_["plan"]["precision"]["compute"]
                                                             : facts_["plan"]["precision"]}};
-    facts_["plan"]["layout"] = layout_text(plan);
+    facts_["plan"]["layout"] =
+        layout_text(plan.stage_layers, plan.prediction_stage, plan.prediction_layers);
     facts_["plan"]["even"] = std::ranges::adjacent_find(plan.stage_layers, std::not_equal_to<>{}) ==
                              plan.stage_layers.end();
     facts_["plan"]["selective"] = plan.recompute.is_word_selective();
@@ -81,19 +83,6 @@ class Emitter {
   }
 
  private:
-  // Layers per chunk in Megatron-LM's words, "Ett|tt|ttL".
-  static std::string layout_text(const Plan& plan) {
-    std::string text = "E";
-    for (std::size_t i = 0; i < plan.stage_layers.size(); ++i) {
-      text += i == 0 ? "" : "|";
-      if (plan.stage_layers[i] > 0) text += "t*" + std::to_string(plan.stage_layers[i]);
-      if (static_cast<std::int32_t>(i) == plan.prediction_stage) {
-        text += "m*" + std::to_string(plan.prediction_layers);
-      }
-    }
-    return text + "L";
-  }
-
   Names names() {
     return {.value = [this](const std::string& name) -> Result<Json> {
               if (const auto let = lets_.find(name); let != lets_.end()) return let->second;

@@ -115,4 +115,30 @@ Result<StageLayout> parse_layout(std::string_view layout) {
   return made;
 }
 
+std::string layout_text(const std::vector<std::int32_t>& layers, std::int32_t prediction_stage,
+                        std::int32_t prediction_layers) {
+  std::string text = "E";
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    text += i == 0 ? "" : "|";
+    if (layers[i] > 0) text += "t*" + std::to_string(layers[i]);
+    if (static_cast<std::int32_t>(i) == prediction_stage) {
+      text += "m*" + std::to_string(prediction_layers);
+    }
+  }
+  return text + "L";
+}
+
+std::vector<std::int32_t> usual_stage_layers(const Plan& plan) {
+  std::int32_t layers = 0;
+  for (const std::int32_t share : plan.stage_layers) layers += share;
+  const auto chunks = static_cast<std::int32_t>(plan.stage_layers.size());
+  return chunks == 0 ? plan.stage_layers : default_stage_layers(layers, chunks);
+}
+
+std::string layers_text(const Plan& plan) {
+  if (plan.stage_layers == usual_stage_layers(plan)) return {};
+  return ", layers " +
+         layout_text(plan.stage_layers, plan.prediction_stage, plan.prediction_layers);
+}
+
 }  // namespace rehearse

@@ -11,7 +11,9 @@
 #include <tuple>
 #include <utility>
 
+#include "schedules/scenario/plan_shape.h"
 #include "sim/band/difference_band.h"
+#include "sim/search/balanced_stages.h"
 #include "sim/search/equal_plans.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
@@ -70,6 +72,7 @@ class Searcher {
     result_.warnings = space_.base.warnings;
     if (const std::optional<Error> error = estimate()) return *error;
     confirm_best();
+    balance_stages();
     if (options_.explain && !stopped()) explain();
     finish();
     return std::move(result_);
@@ -303,6 +306,39 @@ class Searcher {
     entries_ = std::move(rest);
     for (std::size_t next = 0; next < entries_.size() && confirmed_.empty();) {
       next = look_at(next, std::min(next + kBatch, entries_.size()));
+    }
+  }
+
+  // The fastest plans once more with their layers dealt out by priced time, where layers differ.
+  void balance_stages() {
+    constexpr std::size_t kMostBalanced = 8;
+    if (space_.says(&Plan::stage_layers) || stopped()) return;
+    std::vector<FoundPlan> plans = confirmed_;
+    std::ranges::stable_sort(plans, faster);
+    if (plans.size() > kMostBalanced) plans.resize(kMostBalanced);
+    std::vector<std::optional<FoundPlan>> balanced(plans.size());
+    const std::int64_t limit = allowed_bytes(cluster_, options_);
+    parallel_for(plans.size(), options_.threads, [&](std::size_t i) {
+      Plan plan = plans[i].plan;
+      if (!placement_of(plan).up.empty()) return;  // both directions share a stage's layers
+      std::vector<std::int32_t> layers =
+          balanced_stage_layers(space_.base.model, plan, cluster_, setup_.tables);
+      if (layers.empty() || layers == plan.stage_layers) return;
+      plan.stage_layers = std::move(layers);
+      const LiveBounds::Bound bound = live_.bound(setup_, plan, cluster_);
+      if (bound.bytes > limit) return;
+      const Result<Prediction> made =
+          predicted(plan, {.memory_limit = limit,
+                           .need = MemoryNeed{limit, options_.survive, bound.fullest},
+                           .tables = &setup_.tables});
+      if (!made || !is_within(made.value().memory, limit, options_)) return;
+      balanced[i] = summarize(made.value());
+      balanced[i]->estimate_s = plans[i].estimate_s;
+    });
+    for (std::optional<FoundPlan>& found : balanced) {
+      if (!found) continue;
+      ++result_.confirmed;
+      confirmed_.push_back(std::move(*found));
     }
   }
 

@@ -154,6 +154,10 @@ std::string fixed_sizes(const Space& space) {
   return text;
 }
 
+bool Space::says(const PlanField& key) const {
+  return !is_open(*this, key);
+}
+
 std::vector<MeshSize> meshes(const Space& space) {
   const std::int64_t gpus = gpus_of(space);
   const std::vector<JsonValue> data = values_of(space, &Plan::data_parallel, {});

@@ -14,6 +14,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/base/result.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/search/space/framework.h"
 
@@ -36,6 +37,8 @@ struct Space {
   std::vector<MeasuredRouting> routings;       // files that expert_routing names, likewise
   // A plan that none of them can launch is left out; empty: every plan is tried.
   std::vector<Framework> frameworks;
+  // Whether it gives the key a value, or a list of them.
+  bool says(const PlanField& key) const;
   std::optional<std::int32_t> gpus;  // what the scenario says; none: one node, or the given sizes
 };
 

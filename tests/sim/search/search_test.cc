@@ -10,6 +10,7 @@
 #include <random>
 
 #include "schedules/passes/plan_order.h"
+#include "sim/search/balanced_stages.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
 #include "sim/search/report/saved_plan.h"
@@ -292,6 +293,76 @@ TEST(Search, StopsWithWhatItHas) {
   const SearchResult result = search(space, cluster_of(space), options).value();
   EXPECT_TRUE(result.interrupted);
   EXPECT_FALSE(result.best.empty());
+}
+
+// Against every way of dealing up to 7 layers to up to 4 stages: none has a shorter busiest stage,
+// and of those that are as short none has a smaller sum of squares.
+TEST(BalancedStages, AreTheBestOfAllWays) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::size_t l = 1 + random() % 7;
+    const std::int32_t k = 2 + static_cast<std::int32_t>(random() % 3);
+    std::vector<double> layers(l);
+    for (double& layer : layers) layer = 1.0 + static_cast<double>(random() % 9);
+    const double first = static_cast<double>(random() % 3),
+                 last = static_cast<double>(random() % 12);
+    const auto cost = [&](const std::vector<std::int32_t>& shares) {
+      std::pair<double, double> sum{0, 0};
+      std::size_t at = 0;
+      for (std::size_t s = 0; s < shares.size(); ++s) {
+        const bool outer = s == 0 || s + 1 == shares.size();
+        if (shares[s] == 0 && !outer) return std::pair(1e9, 1e9);
+        double time = (s == 0 ? first : 0) + (s + 1 == shares.size() ? last : 0);
+        for (std::int32_t i = 0; i < shares[s]; ++i) time += layers[at++];
+        sum = {std::max(sum.first, time), sum.second + time * time};
+      }
+      return sum;
+    };
+    std::pair<double, double> best{1e9, 1e9};
+    std::vector<std::int32_t> shares(static_cast<std::size_t>(k), 0);
+    const auto all = [&](auto self, std::size_t stage, std::int32_t left) -> void {
+      if (stage + 1 == shares.size()) {
+        shares[stage] = left;
+        best = std::min(best, cost(shares));
+        return;
+      }
+      for (shares[stage] = 0; shares[stage] <= left; ++shares[stage]) {
+        self(self, stage + 1, left - shares[stage]);
+      }
+    };
+    all(all, 0, static_cast<std::int32_t>(l));
+    const std::vector<std::int32_t> dealt = deal_layers(layers, first, last, k);
+    if (best.first == 1e9) {
+      EXPECT_TRUE(dealt.empty());
+      continue;
+    }
+    ASSERT_EQ(dealt.size(), static_cast<std::size_t>(k));
+    EXPECT_EQ(cost(dealt), best) << l << " layers, " << k << " stages";
+  }
+}
+
+// Mamba, attention and experts take unlike times: 13 layers on each of four stages are not as much
+// work. With the layers given nothing is dealt out.
+TEST(BalancedStages, AreAmongThePlansOfASearch) {
+  const auto found = [](const std::string& more) {
+    const Space space = space_of(R"({"model": "models/nemotron-3-nano.json",
+        "cluster": "clusters/dgx-h100.json", "gpus": 8, "plan": {"tensor_parallel": 1,
+        "pipeline_parallel": 4, "expert_parallel": 2, "global_batch": 32, "sequence_length": 4096,
+        "schedule": "1f1b", "zero_stage": 1, "micro_batch": 1, "recompute": "full",
+        "precision": "bf16", "runtime": "megatron")" +
+                                 more + "}}");
+    const Result<SearchResult> result = search(space, cluster_of(space), {.explain = false});
+    EXPECT_TRUE(result);
+    return result ? result.value().best : std::vector<FoundPlan>{};
+  };
+  const std::vector<FoundPlan> open = found("");
+  const std::vector<FoundPlan> even = found(R"(, "stage_layers": [13, 13, 13, 13])");
+  ASSERT_FALSE(open.empty());
+  ASSERT_FALSE(even.empty());
+  EXPECT_NE(open.front().plan.stage_layers, even.front().plan.stage_layers);
+  EXPECT_LT(open.front().step_s, even.front().step_s);
+  for (const FoundPlan& plan : even)
+    EXPECT_EQ(plan.plan.stage_layers, even.front().plan.stage_layers);
 }
 
 }  // namespace
