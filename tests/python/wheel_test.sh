@@ -14,6 +14,7 @@ trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/build" || exit 1
 "$work/build/bin/pip" -q download --no-deps --dest "$work" nanobind==3.1.0 >"$work/log" 2>&1 ||
   skip "the Python registry is not reached: $(tail -n 1 "$work/log")"
+export CXX=${CXX:-c++}  # as ./run build calls it: the compiler's cache knows what that has compiled
 mkdir -p "$out" && rm -f "$out"/*.whl
 "$work/build/bin/pip" wheel --no-deps -w "$out" . >"$work/log" 2>&1 || failed "pip wheel" 30
 wheel=$(ls "$out"/rehearse_train-*.whl)
