@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ask.h"
 
+#include <locale.h>
+
 #include <string_view>
 
 #include "cli/commands.h"
@@ -8,6 +10,24 @@
 #include "schedules/base/standard_input.h"
 
 namespace rehearse::cli {
+namespace {
+
+// Numbers have a point, whatever locale the program that asks has set.
+class InCLocale {
+ public:
+  InCLocale() : c_(newlocale(LC_ALL_MASK, "C", nullptr)), before_(uselocale(c_)) {}
+  ~InCLocale() {
+    uselocale(before_);
+    freelocale(c_);
+  }
+  InCLocale(const InCLocale&) = delete;
+  InCLocale& operator=(const InCLocale&) = delete;
+
+ private:
+  locale_t c_, before_;
+};
+
+}  // namespace
 
 std::vector<Command> answering_commands() {
   return {plan_command(),    check_command(),    schedule_command(), simulate_command(),
@@ -19,6 +39,7 @@ std::vector<Command> answering_commands() {
 
 Answer ask(const std::vector<std::string>& arguments, std::string input) {
   Answer answer;
+  const InCLocale point;
   const KeepWords keep(answer.words);
   const AsStandardInput given(std::move(input));
   try {

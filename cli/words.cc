@@ -72,6 +72,10 @@ int fail(const Error& error) {
   return fail(error.message, exit_code(error));
 }
 
+bool words_are_kept() {
+  return kept != nullptr;
+}
+
 bool on_terminal(std::FILE* stream) {
   return kept == nullptr && isatty(fileno(stream)) != 0;
 }

@@ -23,6 +23,9 @@ class KeepWords {
   Words* before_;
 };
 
+// Whether words of this thread are kept: then another program asks, in its own process, whose
+// signals and streams a command leaves alone.
+bool words_are_kept();
 // Whether a person reads the stream as it is written; not where words are kept.
 bool on_terminal(std::FILE* stream);
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# Read by cpack: packages of what was built, and no empty ones.
+# Read by cpack: packages of what was built, and of the others a line that says why not.
 set(CPACK_COMPONENTS_ALL command)
 list(GET CPACK_INSTALL_CMAKE_PROJECTS 0 build)
-foreach(pair viewer:window gloo:gloo cuda:cuda)
-  string(REPLACE ":" ";" pair ${pair})
-  list(GET pair 0 part)
-  list(GET pair 1 module)
-  if(EXISTS ${build}/bin/rehearse_${module}.so)
-    list(APPEND CPACK_COMPONENTS_ALL ${part})
+foreach(part ${CPACK_REHEARSE_PARTS})
+  string(REPLACE "|" ";" part "${part}")
+  list(GET part 0 name)
+  list(GET part 1 file)
+  list(GET part 2 absent)
+  if(EXISTS ${build}/bin/${file})
+    list(APPEND CPACK_COMPONENTS_ALL ${name})
+  else()
+    message(STATUS "rehearse-${name} is not made: ${absent}")
   endif()
 endforeach()

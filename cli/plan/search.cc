@@ -39,16 +39,22 @@ extern "C" void ask_to_stop(int) {
   stop_asked.store(true);
 }
 
-// Ctrl-C ends the search, not the command; as it was before once the search is over.
+// Ctrl-C ends the search, not the command; as it was before once the search is over. Searches that
+// a program asks for may overlap, and its signals are its own.
 class StopOnInterrupt {
  public:
-  StopOnInterrupt() : before_(std::signal(SIGINT, ask_to_stop)) {}
-  ~StopOnInterrupt() { std::signal(SIGINT, before_); }
+  StopOnInterrupt() : ours_(!words_are_kept()) {
+    if (ours_) before_ = std::signal(SIGINT, ask_to_stop);
+  }
+  ~StopOnInterrupt() {
+    if (ours_) std::signal(SIGINT, before_);
+  }
   StopOnInterrupt(const StopOnInterrupt&) = delete;
   StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
 
  private:
-  void (*before_)(int);
+  bool ours_;
+  void (*before_)(int) = SIG_DFL;
 };
 
 class ProgressLine {

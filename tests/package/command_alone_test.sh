@@ -20,6 +20,7 @@ says "step time" simulate "$scenario"
 says "step" run "$scenario"
 "$rehearse" simulate "$scenario" --trace "$work/step.trace" >/dev/null || fail "no trace"
 refused 2 "no window here: install rehearse-viewer" view "$work/step.trace"
+refused 3 "no page here: build the target modules where clang" render "$work/step.trace" --html "$work/step.html"
 refused 3 "no Gloo here.*: install rehearse-gloo" run "$scenario" --processes 2
 [ -e /dev/nvidiactl ] || refused 3 "CUDA: no backend for it here: install rehearse-cuda" run "$scenario" --device cuda
 # A file that is no module, and one of another version, are said so.

@@ -41,6 +41,10 @@ if ls /packages/rehearse-gloo_*.deb; then
   apt-get install -y --no-install-recommends /packages/rehearse-gloo_*.deb
   rehearse run tiny-dp-4 --steps 2 --processes 2
 fi
+if ls /packages/rehearse-dev_*.deb; then
+  apt-get install -y --no-install-recommends /packages/rehearse-dev_*.deb
+  test -e /usr/include/rehearse.h
+fi
 apt-get purge -y rehearse
 if ls /usr/share/rehearse /usr/lib/rehearse; then exit 1; fi
 echo "== removed"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/page/page.h"
+#include "viz/page/page_module.h"
 
 #include <zlib.h>
 
@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedules/base/installed/module.h"
 #include "schedules/trace/trace_bytes.h"
 #include "viz/page/pack.h"
 
@@ -70,9 +71,7 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
-}  // namespace
-
-Result<std::string> page(std::span<const Trace> traces, const PageOptions& options) {
+Result<std::string> page_of(std::span<const Trace> traces, const PageOptions& options) {
   std::string packed;
   for (const Trace& trace : traces) {
     const std::string file = trace_bytes(trace);
@@ -108,4 +107,7 @@ Result<std::string> page(std::span<const Trace> traces, const PageOptions& optio
   return html.append(rest);
 }
 
+}  // namespace
 }  // namespace rehearse::viz
+
+REHEARSE_MODULE(page, rehearse::viz::PageModule, .make = rehearse::viz::page_of)

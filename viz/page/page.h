@@ -17,7 +17,7 @@ struct PageOptions {
   std::string version;  // of rehearse
 };
 
-// REQUIRES: one trace, or two. Error: this build has no page, and what it wants to have one.
+// REQUIRES: one trace, or two. Error: the module is not here, and what its build wants.
 Result<std::string> page(std::span<const Trace> traces, const PageOptions& options);
 
 }  // namespace rehearse::viz

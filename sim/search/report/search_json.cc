@@ -79,6 +79,7 @@ Json case_json(const SearchCase& one) {
       {"plans_confirmed", r.confirmed},
       {"complete", r.complete},
       {"equal_within", r.equal_within > 0 ? Json(std::expm1(r.equal_within)) : Json(nullptr)},
+      {"ordered_from", r.ordered_from > 0 ? Json(std::expm1(r.ordered_from)) : Json(nullptr)},
       {"schedules_left_out", r.left_out},
       {"interrupted", r.interrupted},
       {"best", plans_json(r.best)},

@@ -1,0 +1,3 @@
+version: str
+
+def ask(arguments: list[str], input: str) -> tuple[int, str, str]: ...
