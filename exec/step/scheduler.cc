@@ -354,7 +354,8 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
                    {.kind = request.kind,
                     .type = request.type,
                     .maximum = request.maximum,
-                    .elements = request.elements},
+                    .elements = request.elements,
+                    .pitch = request.pitch},
                    lock);
         break;
       case Progress::Waits:

@@ -103,6 +103,8 @@ struct Node {
   std::int32_t until = -1;
   std::int64_t serial = 0;    // Scan: steps that follow one another, each with its own delay
   double rate = 1;            // and the share of the architecture's rate of scans that it reaches
+  // Which of so many pieces it is: of a product its rows, of a collective a part of every shard.
+  std::int16_t piece = 0, pieces = 1;
   std::int32_t launches = 1;  // kernels the host issues
   std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
   std::string_view name;                    // for people, static: "gemm qkv + bias"

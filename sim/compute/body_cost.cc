@@ -83,6 +83,7 @@ class Pricer {
   Totals price(std::span<const Node> nodes) {
     const std::size_t count = nodes.size();
     ns_.assign(count, 0);
+    crossing_ns_.assign(count, 0);
     levels_.assign(count, CostLevel::Formula);
     for (std::size_t i = 0; i < count; ++i) {
       const FusedNode fused = costs_.fuses ? fused_node(nodes, i, costs_.tensor_cores)
@@ -167,7 +168,7 @@ class Pricer {
     ns_[i] = static_cast<double>(use.time.value) * (node.routed ? rows : 1);
     levels_[i] = use.level;
     totals_.collective_ns += ns_[i];
-    totals_.crossing_ns += static_cast<double>(use.crossing.value) * (node.routed ? rows : 1);
+    crossing_ns_[i] = static_cast<double>(use.crossing.value) * (node.routed ? rows : 1);
     for (const Demand& demand : use.demands) {
       const auto found = std::ranges::find(totals_.demands, demand.resource, &Demand::resource);
       const double taken = demand.share * ns_[i];
@@ -188,12 +189,16 @@ class Pricer {
   }
 
   // Our executor runs nodes up to `until` while the collective is under way: a device on a stream
-  // beside it, where what is hidden slows compute; the workers of a CPU copy themselves.
+  // beside it, where what is hidden slows compute; the workers of a CPU copy themselves, and
+  // compute while what they sent crosses a throttled link.
   void hide_beside(std::span<const Node> nodes, std::size_t at) {
     double room = 0;
     const auto until = static_cast<std::size_t>(std::max(nodes[at].until, 0));
-    if (costs_.sharing.workers == 0) {
-      for (std::size_t i = at + 1; i < until; ++i) room += ns_[i];
+    for (std::size_t i = at + 1; i < until; ++i) room += ns_[i];
+    if (costs_.sharing.workers > 0) {
+      const double crossing = std::max(0.0, crossing_ns_[at] - room);
+      totals_.crossing_ns += crossing;
+      return expose(at, ns_[at] - crossing_ns_[at] + crossing);
     }
     const Hidden out = hide(ns_[at], room, costs_.scalars.dispatch_slowdown);
     expose(at, out.exposed);
@@ -243,6 +248,7 @@ class Pricer {
   double busiest_rows_;  // of the body's layer
   Totals totals_;
   std::vector<double> ns_;
+  std::vector<double> crossing_ns_;  // of ns_: over throttled links
   std::vector<CostLevel> levels_;
 };
 
