@@ -19,8 +19,6 @@ struct NotDrawn {
 };
 constexpr std::array kNotDrawn{
     NotDrawn{"transfers", "transfer_forms_test tries every form of every schedule"},
-    NotDrawn{"overlap.tensor_parallel_chunks",
-             "of our runtime alone: exec_matrix_test has layouts"},
 };
 
 std::vector<std::string> keys_of_plans() {

@@ -213,7 +213,7 @@ Result<> Composition::all_gather() {
   const Result<> moved = move();
   if (!moved) return moved;
   for (std::int32_t a = 0; a < members(); ++a) {
-    const std::byte* from = is_here(a) ? own(in(a), a) : first + a * part();
+    const std::byte* from = is_here(a) ? own(in(a), a) : first + place(a);
     for (const std::int32_t m : here_) {
       std::byte* to = out(m) + place(a);
       if (to != from) std::memcpy(to, from, static_cast<std::size_t>(part()));

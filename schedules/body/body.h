@@ -89,7 +89,6 @@ struct Node {
   bool overlapped = false;   // collective that the runtime hides behind its neighbours
   bool routed = false;       // on rows that the router sends here: the busiest rank has more
   bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
-  bool chunked = false;      // it is cut in pieces, each beside a piece of its product
   GraphPart part = GraphPart::None;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]; n: also of a row of the loss
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run

@@ -62,8 +62,8 @@ plain=$(losses_of)
 for form in producer_order consumer_order grouped; do
   [ "$(losses_of --set plan.transfers=$form)" = "$plain" ] || fail "plan.transfers $form: other numbers"
 done
-refused 2 "plan.overlap.tensor_parallel_chunks: is not built yet for runtime megatron" simulate "$scenario" \
-  --set plan.overlap.tensor_parallel=true --set plan.overlap.tensor_parallel_chunks=2
+refused 2 "plan.overlap.tensor_parallel: true needs sequence_parallel in runtime megatron" simulate "$scenario" \
+  --set plan.overlap.tensor_parallel=true
 [ "$(losses_of --set plan.overlap.tensor_parallel=true)" = "$plain" ] || fail "products in pieces: other numbers"
 
 # What is done otherwise, and what nobody knows, is said: one line each.

@@ -137,8 +137,7 @@ constexpr std::array kOverlapRows{
             .object = kOverlapKey,
             .field = &Plan::tensor_parallel_chunks,
             .text = [](const Plan& p) -> std::string {
-              const bool cut = p.overlap_tensor_parallel == TensorOverlap::Chunked &&
-                               p.runtime.performer().own_kernels;
+              const bool cut = p.overlap_tensor_parallel == TensorOverlap::Chunked;
               return cut ? number(p.tensor_parallel_chunks) : "";
             },
             .idle = {{{any, not_chunked,

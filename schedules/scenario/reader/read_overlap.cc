@@ -57,21 +57,23 @@ bool take_transfers(const GivenKeys& keys, Plan& plan) {
   return true;
 }
 
-// Pieces are whole rows of every rank's shard. What frameworks hide is no matter of pieces yet.
-void check_chunks(const GivenKeys& keys, const Plan& plan) {
-  const PlanField key = &Plan::tensor_parallel_chunks;
+// Pieces of rows are whole rows of every rank's shard; user buffers are those of sharded sequences.
+void check_pieces(const GivenKeys& keys, const Plan& plan) {
   if (plan.overlap_tensor_parallel != TensorOverlap::Chunked || plan.tensor_parallel == 1) return;
-  if (!plan.runtime.performer().own_kernels) {
-    if (keys.given(key) == nullptr) return;
-    return keys.fail(key, "is not built yet for runtime " + plan.runtime.name, true);
+  if (plan.runtime.tensor_pieces == TensorPieces::UserBuffers) {
+    if (plan.sequence_parallel) return;
+    return keys.fail(&Plan::overlap_tensor_parallel,
+                     "true needs " + path_of(&Plan::sequence_parallel) + " in runtime " +
+                         plan.runtime.name + ": its user buffers gather and scatter shards of it");
   }
   const std::int64_t tokens = (plan.micro_batch_auto ? 1 : plan.micro_batch) *
                               plan.sequence_length / plan.context_parallel / plan.sequence_slices;
   const std::int64_t rows = plan.sequence_parallel ? tokens / plan.tensor_parallel : tokens;
   if (rows % plan.tensor_parallel_chunks == 0) return;
-  keys.fail(key, std::to_string(plan.tensor_parallel_chunks) + " pieces do not divide the " +
-                     std::to_string(rows) + " rows of a micro-batch" +
-                     (plan.sequence_parallel ? " on a rank" : ""));
+  keys.fail(&Plan::tensor_parallel_chunks, std::to_string(plan.tensor_parallel_chunks) +
+                                               " pieces do not divide the " + std::to_string(rows) +
+                                               " rows of a micro-batch" +
+                                               (plan.sequence_parallel ? " on a rank" : ""));
 }
 
 }  // namespace
@@ -112,7 +114,9 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
     plan.runtime.overlap_pipeline = PipelineOverlap::Always;
   }
   settle_transfers(plan);
-  check_chunks(keys, plan);
+  plan.tensor_parallel_chunks = static_cast<std::int32_t>(
+      keys.integer(&Plan::tensor_parallel_chunks, plan.tensor_parallel_chunks));
+  check_pieces(keys, plan);
   plan.bucket_bytes = keys.integer(&Plan::bucket_bytes, default_bucket_bytes(plan));
 }
 

@@ -9,11 +9,11 @@ case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no 
 cat >"$work/s.json" <<'JSON'
 {
   "name": "chunks", "cluster": "clusters/dgx-a100-80gb.json", "gpus": 2,
-  "model": {"model_type": "gpt2", "n_embd": 384, "n_layer": 4, "n_head": 6, "n_positions": 256, "vocab_size": 256,
+  "model": {"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12, "n_positions": 512, "vocab_size": 256,
             "resid_pdrop": 0},
-  "plan": {"tensor_parallel": 2, "sequence_parallel": true, "micro_batch": 1, "global_batch": 4, "sequence_length": 256,
+  "plan": {"tensor_parallel": 2, "sequence_parallel": true, "micro_batch": 1, "global_batch": 2, "sequence_length": 512,
            "precision": "fp32"},
-  "train": {"steps": 4}
+  "train": {"steps": 3}
 }
 JSON
 "$rehearse" calibrate --quick --scenario "$work/s.json" -o "$work/here.json" >"$work/out" 2>"$work/err" ||
@@ -23,7 +23,7 @@ doubtful=$(grep -c "doubtful" "$work/out" "$work/err" | awk -F: '{ n += $2 } END
 # step FILE ARGUMENTS...: the report of such a run.
 step() {
   report=$1; shift
-  "$rehearse" run "$work/s.json" --processes 2 --threads 1 --throttle 0.08,50 "$@" --json >"$report" 2>"$work/err" ||
+  "$rehearse" run "$work/s.json" --processes 2 --threads 1 --throttle 0.05,50 "$@" --json >"$report" 2>"$work/err" ||
     fail "$*: $(cat "$work/err")"
 }
 for chunks in false true; do
