@@ -8,10 +8,12 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/base/standard_input.h"
+#include "schedules/body/body_proof.h"
 #include "schedules/formats/schedule_file.h"
 #include "schedules/ir/text.h"
 #include "schedules/ir/where.h"
 #include "schedules/proof/validate.h"
+#include "schedules/ranks/group_key.h"
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/transfers/add_transfers.h"
 #include "sim/report/fit_text.h"
@@ -36,7 +38,8 @@ struct Checked {
   Schedule schedule;  // what was proved
   bool lowered_here = false;
   Validation validation;
-  std::string note;  // about the file, for stderr
+  std::vector<InsideSum> inside;  // collectives of bodies, of a scenario's
+  std::string note;               // about the file, for stderr
 };
 
 // An order of compute ops, and the same with our transfers if it is sound itself.
@@ -68,6 +71,11 @@ Result<Checked> check_scenario(const std::string& path, const CheckOptions& opti
   checked.validation = validate(
       checked.schedule,
       {.streams = options.streams, .compute_order = &prediction.order, .capacity = capacity});
+  InsideProof inside = prove_inside(checked.schedule, {scenario.model, prediction.plan});
+  checked.inside = std::move(inside.sums);
+  if (!inside.fault.empty()) {
+    checked.validation.violations.push_back({"V5", inside.op, "inside it: " + inside.fault});
+  }
   // A framework's allocator needs more than what is alive.
   for (std::size_t r = 0; r < prediction.memory.ranks.size(); ++r) {
     const sim::RankMemory& rank = prediction.memory.ranks[r];
@@ -123,6 +131,21 @@ std::string sizes(const Schedule& schedule) {
          counted(schedule.microbatches, "micro-batch") + ", " + counted(schedule.num_ops(), "op");
 }
 
+std::string_view word_of(OpKind kind) {
+  return kind == OpKind::Send ? "SEND_RECV" : traits(kind).name;
+}
+
+// "inside ops, met in one order: tp ALL_REDUCE x24, 403 MB".
+std::string inside_text(const std::vector<InsideSum>& sums) {
+  std::string text;
+  for (const InsideSum& sum : sums) {
+    text += (text.empty() ? "  inside ops, met in one order: " : "; ") +
+            std::string(traits(kind_along(sum.axis)).name) + " " + std::string(word_of(sum.kind)) +
+            " x" + std::to_string(sum.count) + ", " + size_text(sum.bytes);
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 std::string text_of(const Checked& checked, const CheckOptions& options) {
   const Validation& validation = checked.validation;
   std::string text = checked.path + ": ";
@@ -134,7 +157,8 @@ std::string text_of(const Checked& checked, const CheckOptions& options) {
     }
     text += "\n  cannot hang with " + std::string(info(options.streams).what) + " (--streams " +
             std::string(info(options.streams).name) + ")";
-    return text + (checked.lowered_here ? ", transfers are ours\n" : ", transfers as listed\n");
+    text += checked.lowered_here ? ", transfers are ours\n" : ", transfers as listed\n";
+    return text + inside_text(checked.inside);
   }
   text += "not sound: " + sizes(checked.schedule) + "\n";
   for (const Violation& violation : validation.violations) {
@@ -194,6 +218,13 @@ std::string json_of(const Checked& checked, const CheckOptions& options) {
             (violation.op ? std::to_string(s.row_of(violation.op).value) : "null") +
             ", \"op\": " + (violation.op ? json_quoted(to_text(s, violation.op)) : "null") +
             ", \"message\": " + json_quoted(violation.message) + "}";
+  }
+  text += "], \"inside\": [";
+  for (const InsideSum& sum : checked.inside) {
+    if (&sum != &checked.inside.front()) text += ", ";
+    text += "{\"group\": \"" + std::string(traits(kind_along(sum.axis)).name) + "\", \"op\": \"" +
+            std::string(word_of(sum.kind)) + "\", \"count\": " + std::to_string(sum.count) +
+            ", \"bytes\": " + std::to_string(sum.bytes) + "}";
   }
   return text + "], \"unreported\": " + std::to_string(validation.unreported) +
          ", \"cycle\": " + cycle_json(checked) + "}";

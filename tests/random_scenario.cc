@@ -381,6 +381,10 @@ constexpr std::array kKeys{
     KeyDraw{"overlap.parameter_gather", 30,
             [](Draw& d) { return d.to.number("zero_stage", 0) > 0 ? d.flag() : ""; }},
     KeyDraw{"overlap.tensor_parallel", 15, [](Draw& d) { return d.t > 1 ? d.flag() : ""; }},
+    KeyDraw{"overlap.tensor_parallel_chunks", 90,
+            [](Draw& d) {
+              return d.said("overlap.tensor_parallel") == "true" ? d.number({2, 8}) : "";
+            }},
     KeyDraw{"overlap.pipeline", 15, [](Draw& d) { return d.p > 1 && !d.own() ? d.flag() : ""; }},
     // A runtime's traits, as a plan may say them.
     KeyDraw{"gradient_accumulation", 4,

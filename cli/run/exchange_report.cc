@@ -36,6 +36,20 @@ std::string exchanges_text(const std::vector<exec::HeldExchange>& held) {
   return text;
 }
 
+Json collectives_json(const std::vector<exec::CollectiveCount>& counts) {
+  Json list = Json::array();
+  for (const exec::CollectiveCount& one : counts) {
+    const std::string op =
+        one.kind == OpKind::Send ? "SEND_RECV" : std::string(traits(one.kind).name);
+    list.push_back({{"group", traits(one.group).name},
+                    {"op", op},
+                    {"ranks", one.ranks},
+                    {"count", one.count},
+                    {"bytes", one.bytes}});
+  }
+  return list;
+}
+
 Json exchanges_json(const std::vector<exec::HeldExchange>& held) {
   Json list = Json::array();
   for (const exec::HeldExchange& one : held) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/step/exchange_counts.h"
 #include "exec/step/own_exchanges.h"
 #include "schedules/base/json_document.h"
 
@@ -13,6 +14,9 @@ namespace rehearse::cli {
 // Empty where there are none. One exchange after the other, in the order of the first rank's
 // program.
 std::string exchanges_text(const std::vector<exec::HeldExchange>& held);
+// In what collectives the ranks met in a step, of the rank that exchanged most; rings are
+// SEND_RECV, as in a prediction's `communication`.
+Json collectives_json(const std::vector<exec::CollectiveCount>& counts);
 Json exchanges_json(const std::vector<exec::HeldExchange>& held);
 
 }  // namespace rehearse::cli

@@ -235,6 +235,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
     json["expert_imbalance"] =
         exec::expert_imbalance({scenario.model, plan}, m.steps.back().expert_rows);
   }
+  json["collectives"] = collectives_json(m.collectives);
   if (!m.exchanges.empty()) json["exchanges"] = exchanges_json(m.exchanges);
   json["schedule_hash"] = content_hash(*m.schedule);
   if (!plan.order.empty()) json["order"] = sim::order_json(plan, {});

@@ -74,6 +74,13 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
   if (!read) return read;
   Scenario scenario = std::move(read).value();
   if (!scenario.unperformed.empty()) return Error{not_performed(scenario.unperformed).message};
+  const Plan& planned = scenario.plan;
+  if (device.cuda() && planned.tensor_parallel > 1 &&
+      planned.overlap_tensor_parallel == TensorOverlap::Chunked) {
+    return Error{"plan." + path_of(&Plan::overlap_tensor_parallel) +
+                 ": true is not performed on a GPU: NCCL has no collectives of pieces "
+                 "(--device cpu)"};
+  }
   if (scenario.plan.offload != OffloadMode::None && !device.cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");

@@ -13,6 +13,7 @@
 #include "cli/run/straggler_report.h"
 #include "schedules/base/json_document.h"
 #include "schedules/ir/bucket_words.h"
+#include "schedules/trace/collectives_inside.h"
 #include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/curves.h"
@@ -115,6 +116,34 @@ Json resident_json(const Trace& a, const Trace& b) {
           {"error", of(b) > 0 ? error_of(of(a), of(b)) : Json(nullptr)}};
 }
 
+// The collectives of a rank of the first row, those inside ops too: they need not agree where the
+// traces are of other plans or versions.
+Json collectives_json(const Trace& a, const Trace& b) {
+  Json list = Json::array();
+  const std::vector<CollectiveSum> of_a = collectives_of(a, {0}), of_b = collectives_of(b, {0});
+  const auto in = [](const std::vector<CollectiveSum>& all, const CollectiveSum& like) {
+    const auto same = std::ranges::find_if(all, [&](const CollectiveSum& one) {
+      return one.group == like.group && one.kind == like.kind;
+    });
+    return same == all.end() ? CollectiveSum{.group = like.group, .kind = like.kind} : *same;
+  };
+  const auto add = [&](const CollectiveSum& x, const CollectiveSum& y) {
+    list.push_back({{"group", x.group},
+                    {"op", x.kind == OpKind::Send ? "SEND_RECV" : traits(x.kind).name},
+                    {"count_a", x.count},
+                    {"count_b", y.count},
+                    {"bytes_a", x.bytes},
+                    {"bytes_b", y.bytes},
+                    {"inside_bytes_a", x.inside_bytes},
+                    {"inside_bytes_b", y.inside_bytes}});
+  };
+  for (const CollectiveSum& one : of_a) add(one, in(of_b, one));
+  for (const CollectiveSum& one : of_b) {
+    if (in(of_a, one).count == 0) add(in(of_a, one), one);
+  }
+  return list;
+}
+
 Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                 std::size_t worst) {
   const auto side = [](const Side& of) {
@@ -166,6 +195,7 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                           {"start_s_a", seconds(op.start_a)},
                           {"start_s_b", seconds(op.start_b)}});
   }
+  out["collectives"] = collectives_json(a.trace, b.trace);
   out["buckets"] = bucket_legend(buckets);
   out["memory"] = memory_json(a.trace, b.trace);
   out["resident_memory"] = resident_json(a.trace, b.trace);
@@ -223,6 +253,16 @@ std::string text_of(const Json& report) {
            padded(percent(kind["error"]), 12) + "   mean |error| of an op " +
            viz::percent_text(kind["mean_abs_error"].number()) +
            (kind["bytes"].is_null() ? "" : ", " + viz::bytes_text(kind["bytes"].integer())) + "\n";
+  }
+  for (const Json& one : report["collectives"].items()) {
+    const std::int64_t in_a = one["bytes_a"].integer(), in_b = one["bytes_b"].integer();
+    if (one["inside_bytes_a"].integer() + one["inside_bytes_b"].integer() == 0) continue;
+    out += padded(one["group"].text() + " " + one["op"].text() + " x" +
+                      std::to_string(one["count_a"].integer()),
+                  28, false) +
+           padded(viz::bytes_text(in_a), 10) + padded(viz::bytes_text(in_b), 10) +
+           padded(in_a == in_b ? "" : percent(error_of(in_a, in_b)), 12) + "   " +
+           viz::bytes_text(one["inside_bytes_a"].integer()) + " inside ops\n";
   }
   // What one rank holds nobody measures: a measured trace has it from its plan.
   const bool planned = a["memory"].text() == "planned" || b["memory"].text() == "planned";

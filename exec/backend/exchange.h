@@ -51,6 +51,9 @@ struct Exchange {
   bool maximum = false;  // AllReduce: largest instead of sum
   // of the whole array; divisible by the members where it is parted
   std::int64_t elements = 0;
+  // AllGather, ReduceScatter: from one member's part of the whole array to the next one's
+  // [elements]; 0: they lie one behind the other.
+  std::int64_t pitch = 0;
   std::int32_t root = 0;                // member: Broadcast, Reduce, Gather, Scatter
   std::int32_t instance = 0;            // number of the group's instance, the same in every process
   std::int64_t sequence = 0;            // how many exchanges this instance had before, likewise

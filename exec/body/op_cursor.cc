@@ -41,6 +41,17 @@ bool is_collective(const Node& n) {
   return collective_kind(n.kind()) != OpKind::Forward;
 }
 
+// A piece of a collective of products: the rows that op_view's for_rows computes (products.cc).
+void take_piece(const OpView& op, const Node& n, CollectiveRequest& request) {
+  const RankShape& shape = op.shared.shape;
+  const std::int64_t each = shape.gather ? request.elements / shape.tensor : request.elements;
+  const std::int64_t first = n.piece * each;
+  const bool in_place = request.in == request.out;
+  request.in = op.element(request.in, first);
+  request.out = in_place ? request.in : op.element(request.out, first);
+  if (shape.gather) request.pitch = n.pieces * each;
+}
+
 // What a collective asks for. Statistics are fp32 and stay in place; gradients that go round are
 // fp32 sums.
 CollectiveRequest request_of(const OpView& op, const Node& n, UnequalParts* parts) {
@@ -57,6 +68,7 @@ CollectiveRequest request_of(const OpView& op, const Node& n, UnequalParts* part
                             .out = op.out(n),
                             .elements = n.bytes / bytes_of(type),
                             .layer = op.info().layer};
+  if (n.pieces > 1) take_piece(op, n, request);
   const bool rows = n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine;
   if (op.shared.room.slot == 0 && (rows || weights)) {
     split(op, n, rows ? op.shared.shape.hidden : op.shared.model.experts.per_token, parts);

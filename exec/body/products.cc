@@ -8,6 +8,28 @@
 
 namespace rehearse::exec {
 
+namespace {
+
+// Calls run(first, count) for the rows of a piece of a product, of the whole one for all of them:
+// under sequence parallelism they are rows of every rank's shard.
+template <class Run>
+void for_rows(const OpView& op, const Node& n, const Run& run) {
+  const RankShape& shape = op.shared.shape;
+  if (n.pieces == 1) return run(std::int64_t{0}, n.m);
+  if (!shape.gather) return run(n.piece * n.m, n.m);
+  const std::int64_t each = n.m / shape.tensor;
+  for (std::int64_t rank = 0; rank < shape.tensor; ++rank) {
+    run(rank * shape.local + n.piece * each, each);
+  }
+}
+
+// Row `first` of (tokens, columns).
+std::byte* row(const OpView& op, std::byte* array, std::int64_t first, std::int64_t columns) {
+  return op.element(array, first * columns);
+}
+
+}  // namespace
+
 void linear(const OpView& op, const Node& n) {
   if (n.parameter == ParameterRole::Router) {
     return op.kernels.router_logits(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n),
@@ -19,13 +41,22 @@ void linear(const OpView& op, const Node& n) {
       n.parameter == ParameterRole::Projection || n.parameter == ParameterRole::Down;
   const bool first = op.shared.model.norm_placement != NormPlacement::Before && op.coordinate == 0;
   const std::byte* added = !row_parallel || first ? op.bias(n) : nullptr;
+  // What comes behind its pieces: a GELU of what they make is theirs.
   const std::vector<Node>& nodes = op.body->nodes;
-  if (op.carry.next < nodes.size() && nodes[op.carry.next].kernel == Kernel::Gelu) {
-    const Node& activation = nodes[op.carry.next++];
-    return op.kernels.linear_gelu(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n), added,
-                                  op.out(n), op.out(activation));
+  const auto behind =
+      std::find_if(nodes.begin() + static_cast<std::ptrdiff_t>(op.carry.next), nodes.end(),
+                   [&](const Node& next) { return n.pieces == 1 || next.pieces == 1; });
+  if (behind != nodes.end() && behind->kernel == Kernel::Gelu && behind->reads[0] == n.writes[0]) {
+    return for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
+      op.kernels.linear_gelu(op.lane, count, n.n, n.k, row(op, op.in(n, 0), begin, n.k),
+                             op.parameter(n), added, row(op, op.out(n), begin, n.n),
+                             row(op, op.out(*behind), begin, n.n));
+    });
   }
-  op.kernels.linear(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n), added, op.out(n));
+  for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
+    op.kernels.linear(op.lane, count, n.n, n.k, row(op, op.in(n, 0), begin, n.k), op.parameter(n),
+                      added, row(op, op.out(n), begin, n.n));
+  });
 }
 
 void linear_input(const OpView& op, const Node& n) {
@@ -36,11 +67,14 @@ void linear_input(const OpView& op, const Node& n) {
                    [&](const Node& next) {
                      return next.kernel == Kernel::GeluBackward && next.reads[0] == n.writes[0];
                    });
-  if (activation != nodes.end()) {
-    return op.kernels.linear_input_gelu(op.lane, n.m, n.k, n.n, op.in(n, 0), op.parameter(n),
-                                        op.in(*activation, 1), op.out(n));
-  }
-  op.kernels.linear_input(op.lane, n.m, n.k, n.n, op.in(n, 0), op.parameter(n), op.out(n));
+  for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
+    std::byte *in = row(op, op.in(n, 0), begin, n.k), *out = row(op, op.out(n), begin, n.n);
+    if (activation != nodes.end()) {
+      return op.kernels.linear_input_gelu(op.lane, count, n.k, n.n, in, op.parameter(n),
+                                          row(op, op.in(*activation, 1), begin, n.n), out);
+    }
+    op.kernels.linear_input(op.lane, count, n.k, n.n, in, op.parameter(n), out);
+  });
 }
 
 void linear_weight(const OpView& op, const Node& n) {

@@ -74,7 +74,8 @@ void perform_as(const Exchange& exchange) {
   const std::int64_t elements = exchange.elements;
   const std::int64_t part = elements / static_cast<std::int64_t>(members.size());
   const auto root = static_cast<std::size_t>(exchange.root);
-  const auto first_of = [part](std::size_t m) { return static_cast<std::int64_t>(m) * part; };
+  const std::int64_t pitch = exchange.pitch > 0 ? exchange.pitch : part;
+  const auto first_of = [pitch](std::size_t m) { return static_cast<std::int64_t>(m) * pitch; };
   switch (exchange.kind) {
     case OpKind::AllReduce:
       for_sums(members, 0, elements, exchange.maximum,

@@ -40,6 +40,10 @@ class Composition {
   std::int64_t width() const { return bytes_of(x_.type); }
   std::int32_t members() const { return static_cast<std::int32_t>(x_.ranks.size()); }
   std::int64_t part() const { return x_.elements / members() * width(); }  // bytes
+  // Byte offset of a member's part in the whole array of an AllGather or a ReduceScatter.
+  std::int64_t place(std::int32_t m) const {
+    return m * (x_.pitch > 0 ? x_.pitch * width() : part());
+  }
   bool is_here(std::int32_t m) const { return process_[static_cast<std::size_t>(m)] == self_; }
   std::int32_t process(std::int32_t m) const { return process_[static_cast<std::size_t>(m)]; }
   std::byte* in(std::int32_t m) const {
@@ -50,7 +54,7 @@ class Composition {
   }
   // Byte offset of a member's own part: read by an AllGather, written by a ReduceScatter.
   std::byte* own(std::byte* at, std::int32_t m) const {
-    return in(m) == out(m) ? at + m * part() : at;
+    return in(m) == out(m) ? at + place(m) : at;
   }
 
   std::uint64_t slot(std::int64_t message) const {
@@ -178,14 +182,14 @@ Result<> Composition::all_reduce() {
 Result<> Composition::reduce_scatter() {
   for (const std::int32_t a : here_) {
     for (std::int32_t b = 0; b < members(); ++b) {
-      if (!is_here(b)) send(process(b), message(a, b), in(a) + b * part(), part());
+      if (!is_here(b)) send(process(b), message(a, b), in(a) + place(b), part());
     }
   }
   std::vector<std::vector<const void*>> arrays;
   for (const std::int32_t b : here_) {
     std::vector<const void*>& of = arrays.emplace_back();
     for (std::int32_t a = 0; a < members(); ++a) {
-      std::byte* from = is_here(a) ? in(a) + b * part() : scratch(part());
+      std::byte* from = is_here(a) ? in(a) + place(b) : scratch(part());
       if (!is_here(a)) receive(process(a), message(a, b), from, part());
       of.push_back(from);
     }
@@ -204,14 +208,14 @@ Result<> Composition::all_gather() {
     for (const std::int32_t p : others_) send(p, a, own(in(a), a), part());
   }
   for (std::int32_t a = 0; a < members(); ++a) {
-    if (!is_here(a)) receive(process(a), a, first + a * part(), part());
+    if (!is_here(a)) receive(process(a), a, first + place(a), part());
   }
   const Result<> moved = move();
   if (!moved) return moved;
   for (std::int32_t a = 0; a < members(); ++a) {
-    const std::byte* from = is_here(a) ? own(in(a), a) : first + a * part();
+    const std::byte* from = is_here(a) ? own(in(a), a) : first + place(a);
     for (const std::int32_t m : here_) {
-      std::byte* to = out(m) + a * part();
+      std::byte* to = out(m) + place(a);
       if (to != from) std::memcpy(to, from, static_cast<std::size_t>(part()));
     }
   }

@@ -8,6 +8,7 @@
 
 #include "exec/backend/gpu_facts.h"
 #include "exec/processes/process_memory.h"
+#include "exec/step/exchange_counts.h"
 #include "exec/step/own_exchanges.h"
 #include "exec/train/train.h"
 #include "schedules/scenario/scenario.h"
@@ -29,6 +30,8 @@ struct Measurement {
   // began it].
   std::vector<Nanoseconds> start, end;
 
+  // In what collectives the ranks met in the last step.
+  std::vector<CollectiveCount> collectives;
   // What every rank held for the exchanges of a file's own groups, rank after rank.
   std::vector<HeldExchange> exchanges;
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "exec/store/secret.h"
 #include "exec/store/wire.h"
@@ -31,7 +33,28 @@ std::string result_bytes(const Interpreter& process, const Measurement& m,
   for (const HeldExchange& one : held) {
     out.text(one.name).number(one.rank).text(one.before).text(one.after);
   }
+  const std::vector<CollectiveCount> met = process.collectives();
+  out.number(static_cast<std::uint32_t>(met.size()));
+  for (const CollectiveCount& one : met) {
+    out.number(static_cast<std::uint32_t>(one.group)).number(static_cast<std::uint32_t>(one.kind));
+    out.number(one.ranks).number(one.count).number(one.bytes);
+  }
   return out.take();
+}
+
+// Of a process; none: no such groups or collectives.
+std::optional<std::vector<CollectiveCount>> read_collectives(WireReader& in) {
+  std::vector<CollectiveCount> met;
+  for (auto left = in.number<std::uint32_t>(); left > 0 && in.good(); --left) {
+    const auto group = in.number<std::uint32_t>(), kind = in.number<std::uint32_t>();
+    if (group >= kNumGroupKinds || kind >= kNumOpKinds) return std::nullopt;
+    CollectiveCount& one = met.emplace_back(
+        CollectiveCount{.group = static_cast<GroupKind>(group), .kind = static_cast<OpKind>(kind)});
+    one.ranks = in.number<std::int32_t>();
+    one.count = in.number<std::int64_t>();
+    one.bytes = in.number<std::int64_t>();
+  }
+  return met;
 }
 
 // All processes' results, each with the times of its ranks in order, moved to one clock whose zero
@@ -76,7 +99,9 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
       held.before = in.text();
       held.after = in.text();
     }
-    if (!in.done()) return false;
+    const auto met = read_collectives(in);
+    if (!met || !in.done()) return false;
+    m.collectives = busiest(std::move(m.collectives), *met);
   }
   return true;
 }
@@ -169,6 +194,7 @@ Result<> Processes::gather(const Interpreter& process, Measurement& measurement)
     measurement.start = process.start();
     measurement.end = process.end();
     measurement.exchanges = process.exchanged();
+    measurement.collectives = process.collectives();
     measurement.memory = {process_memory()};
     return {};
   }

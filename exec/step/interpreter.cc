@@ -130,6 +130,9 @@ const std::vector<Nanoseconds>& Interpreter::start() const {
 const std::vector<Nanoseconds>& Interpreter::end() const {
   return scheduler_->end;
 }
+std::vector<CollectiveCount> Interpreter::collectives() const {
+  return scheduler_->exchanged.busiest();
+}
 std::int64_t Interpreter::began_ns() const {
   return scheduler_->began_ns;
 }

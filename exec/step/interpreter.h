@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/backend/communicator.h"
+#include "exec/step/exchange_counts.h"
 #include "exec/step/observer.h"
 #include "exec/step/own_exchanges.h"
 #include "exec/step/rank_state.h"
@@ -91,6 +92,8 @@ class Interpreter {
   // schedules/ranks/unfold.h.
   const std::vector<Nanoseconds>& start() const;
   const std::vector<Nanoseconds>& end() const;
+  // In what collectives the ranks here met in the last step; those inside ops too.
+  std::vector<CollectiveCount> collectives() const;
   std::int64_t began_ns() const;  // on this machine's steady clock
   // Largest sum of live bytes of a rank of the row, by the plan: counted before the first step over
   // the addresses that its ops use.

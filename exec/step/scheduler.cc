@@ -184,6 +184,7 @@ void Scheduler::rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribu
   exchange.ranks = groups_.ranks[static_cast<std::size_t>(place.instance)];
   exchange.contributions = at.brought;
   exchange.lanes = at.lanes;
+  exchanged.add(s_.groups[static_cast<std::size_t>(group)].kind, exchange);
   std::vector<std::int32_t> waiting = at.queues;
   at.queues.clear();
   if (!at.everybody) ++posted_;
@@ -354,7 +355,8 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
                    {.kind = request.kind,
                     .type = request.type,
                     .maximum = request.maximum,
-                    .elements = request.elements},
+                    .elements = request.elements,
+                    .pitch = request.pitch},
                    lock);
         break;
       case Progress::Waits:
@@ -470,6 +472,7 @@ Result<> Scheduler::run(const StepOptions& options) {
     open_ += queue.ops.size();
   }
   for (auto& row : ended_) std::fill(row.begin(), row.end(), std::uint8_t{0});
+  exchanged.clear();
   began_ns = now_ns();
   if (observer_ != nullptr) {
     for (const auto& rank : local_.ranks) observer_->step_began(rank->rank.value, options.step);

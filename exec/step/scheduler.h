@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "exec/backend/communicator.h"
+#include "exec/step/exchange_counts.h"
 #include "exec/step/group_instances.h"
 #include "exec/step/observer.h"
 #include "exec/step/op_turns.h"
@@ -43,6 +44,7 @@ class Scheduler {
   std::vector<Nanoseconds> start, end;
   std::int64_t began_ns = 0;  // on the steady clock
   std::int64_t wall_ns = 0;   // of the whole step
+  ExchangeCounts exchanged;   // of the last step
 
  private:
   enum class Head : std::uint8_t { Idle, Running, Waiting, Resumable };

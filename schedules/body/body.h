@@ -89,7 +89,6 @@ struct Node {
   bool overlapped = false;   // collective that the runtime hides behind its neighbours
   bool routed = false;       // on rows that the router sends here: the busiest rank has more
   bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
-  bool chunked = false;      // it is cut in pieces, each beside a piece of its product
   GraphPart part = GraphPart::None;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]; n: also of a row of the loss
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
@@ -103,6 +102,8 @@ struct Node {
   std::int32_t until = -1;
   std::int64_t serial = 0;    // Scan: steps that follow one another, each with its own delay
   double rate = 1;            // and the share of the architecture's rate of scans that it reaches
+  // Which of so many pieces it is: of a product its rows, of a collective a part of every shard.
+  std::int16_t piece = 0, pieces = 1;
   std::int32_t launches = 1;  // kernels the host issues
   std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
   std::string_view name;                    // for people, static: "gemm qkv + bias"

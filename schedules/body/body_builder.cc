@@ -33,6 +33,8 @@ void find_ends(std::vector<Node>& nodes) {
       const auto any = [](const std::vector<std::int16_t>& list, const auto& of) {
         return std::ranges::any_of(list, of);
       };
+      const bool other_rows = node.pieces > 1 && sent.pieces > 1 && node.piece != sent.piece;
+      if (other_rows && collective_kind(node.kind()) == OpKind::Forward) return false;
       return collective_kind(node.kind()) != OpKind::Forward ||
              any(sent.writes,
                  [&](std::int16_t t) { return uses(node.reads, t) || uses(node.writes, t); }) ||

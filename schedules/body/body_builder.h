@@ -31,7 +31,8 @@ class BodyBuilder {
   Node& collective(Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
                    NodePhase phase = NodePhase::Main);
   // Lets the nodes behind the collective run while it is under way, up to the next
-  // collective or the first node that touches what it writes, or writes what it reads.
+  // collective or the first node that touches what it writes, or writes what it reads; other pieces
+  // of what it is a piece of touch other rows.
   static void runs_beside(Node& collective) { collective.until = 0; }
   bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }
   bool is_split() const { return is_weight_only() || body_.direction == Direction::InputGradient; }

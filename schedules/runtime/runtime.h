@@ -48,6 +48,11 @@ enum class ParameterUpdate : std::uint8_t { AllGather, Broadcast };
 enum class Fp8Communication : std::uint8_t { None, Gather, GatherScatter };
 // When transfers between stages run beside compute; else both wait for each other.
 enum class PipelineOverlap : std::uint8_t { Never, Interleaved, Always };
+// What overlap.tensor_parallel true makes of a product and the tensor-parallel collective beside
+// it: both in pieces of rows (MegaScale, arXiv 2402.15627, section 3.2), or Transformer Engine's
+// user buffers: shards go round a ring beside the products of those that came before, and a
+// reduce-scatter takes its product in parts of output features.
+enum class TensorPieces : std::uint8_t { Rows, UserBuffers };
 // What selective recomputation makes again: the attention core, or every operation whose output is
 // cheap (torchtitan's operator-level checkpointing).
 enum class SelectiveRecompute : std::uint8_t { AttentionCore, Operators };
@@ -111,7 +116,9 @@ struct RuntimeTraits {
 
   // What communication runs beside compute unless the plan says.
   PipelineOverlap overlap_pipeline = PipelineOverlap::Interleaved;
-  bool overlap_tensor_parallel = true;      // false: all of it is exposed
+  bool overlap_tensor_parallel = true;  // false: all of it is exposed
+  TensorPieces tensor_pieces = TensorPieces::UserBuffers;
+  std::int32_t piece_sms = 16;  // SMs that a collective in pieces takes from the products beside it
   std::int32_t blocking_transfer_us = 720;  // a transfer that compute waits for takes that longer
   bool serial_transfers = false;   // send and receive of such an exchange one after the other
   bool receives_one_ahead = true;  // beside compute, a receive stands among the transfers behind

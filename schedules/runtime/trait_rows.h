@@ -25,8 +25,8 @@ struct TraitRow {
   std::variant<bool T::*, std::int32_t T::*, AttentionKernel T::*, GradientAccumulation T::*,
                CrossEntropy T::*, GatedMlp T::*, SequenceGather T::*, GradientReduction T::*,
                GradientCommunication T::*, ParameterUpdate T::*, Fp8Communication T::*,
-               PipelineOverlap T::*, SelectiveRecompute T::*, Fp8Casts T::*, EagerKernels T::*,
-               CudaGraphs T::*>
+               PipelineOverlap T::*, TensorPieces T::*, SelectiveRecompute T::*, Fp8Casts T::*,
+               EagerKernels T::*, CudaGraphs T::*>
       field;
   bool of_plan = false;  // a plan may say it too, and then:
   RunUse run{};          // what `run` does with that
@@ -78,6 +78,7 @@ inline constexpr std::array<std::string_view, 3> kFp8Communications{"none", "gat
                                                                     "gather_scatter"};
 inline constexpr std::array<std::string_view, 3> kPipelineOverlaps{"never", "interleaved",
                                                                    "always"};
+inline constexpr std::array<std::string_view, 2> kTensorPieces{"rows", "user_buffers"};
 inline constexpr std::array<std::string_view, 2> kSelective{"attention_core", "operators"};
 inline constexpr std::array<std::string_view, 3> kFp8Casts{"reused", "each_product", "unwritten"};
 
@@ -159,6 +160,11 @@ inline constexpr std::array kTraitRows = [] {
              "transfers run beside compute never, with virtual_stages > 1, or always"),
       flag("overlap_tensor_parallel", &T::overlap_tensor_parallel,
            "the backward's tensor-parallel collectives run beside its products"),
+      choice("tensor_pieces", &T::tensor_pieces, kTensorPieces,
+             "with overlap.tensor_parallel true: pieces of rows, or Transformer Engine's user "
+             "buffers"),
+      count("piece_sms", &T::piece_sms, 0, 1024,
+            "SMs that a collective in such pieces takes from the products beside it"),
       count("blocking_transfer_us", &T::blocking_transfer_us, 0, 1000000,
             "microseconds that a transfer takes longer where compute waits for it"),
       flag("serial_transfers", &T::serial_transfers,

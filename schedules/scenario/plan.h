@@ -118,6 +118,7 @@ struct Plan {
   std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
+  std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
   ExpertDispatch expert_dispatch = ExpertDispatch::AllToAll;
   ExpertRouting expert_routing = ExpertRouting::Uniform;
   double expert_factor = 1;         // of ExpertRouting::Factor, >= 1

@@ -200,6 +200,17 @@ struct TraceNode {
 };
 static_assert(sizeof(TraceNode) == 64);
 
+// Who meets in a node that is a collective, and which node waits for it: those before it may run
+// meanwhile; -1: none may.
+struct TraceMeeting {
+  std::int32_t node = 0, until = -1;  // indices into Trace::nodes
+  OpKind kind{};                      // RingExchange: Send
+  GroupKind group{};
+  std::uint8_t reserved[2] = {};
+  bool operator==(const TraceMeeting&) const = default;
+};
+static_assert(sizeof(TraceMeeting) == 12);
+
 // Nodes [node_begin, node_end) in the order in which they run.
 struct TraceBody {
   TraceString name = -1;  // "layer F"
@@ -269,6 +280,7 @@ struct Trace {
   Column<TraceBodyRun> runs;
   Column<TraceBody> bodies;
   Column<TraceNode> nodes;
+  Column<TraceMeeting> meetings;  // of nodes that are collectives, ascending; empty: not known
   // For a run on this machine's CPU, over all its processes: what was planned to be resident at the
   // peak, and what the system counted; 0: not known. [B]
   Column<std::int64_t> resident_bytes;  // planned, measured; or empty

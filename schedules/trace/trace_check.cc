@@ -295,6 +295,20 @@ Fault check_nodes(const Trace& trace) {
   for (std::size_t i = 0; i < trace.nodes.size(); ++i) {
     if (!is_string(trace, trace.nodes[i].name)) return at("node", i, "no such text");
   }
+  const auto nodes = static_cast<std::int32_t>(trace.nodes.size());
+  std::int32_t last = -1;
+  for (std::size_t i = 0; i < trace.meetings.size(); ++i) {
+    const TraceMeeting& meeting = trace.meetings[i];
+    if (meeting.node <= last || meeting.node >= nodes || meeting.until > nodes ||
+        (meeting.until >= 0 && meeting.until <= meeting.node)) {
+      return at("meeting", i, "no such nodes");
+    }
+    if (static_cast<std::size_t>(meeting.kind) >= kNumOpKinds ||
+        static_cast<std::size_t>(meeting.group) >= kNumGroupKinds) {
+      return at("meeting", i, "no such collective");
+    }
+    last = meeting.node;
+  }
   return {};
 }
 

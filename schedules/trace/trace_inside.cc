@@ -7,6 +7,7 @@
 #include <map>
 
 #include "schedules/ir/listing.h"
+#include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse {
@@ -57,6 +58,7 @@ class NodeTable {
     trace_.runs = std::move(runs_);
     trace_.bodies = std::move(bodies_);
     trace_.nodes = std::move(nodes_);
+    trace_.meetings = std::move(meetings_);
   }
 
  private:
@@ -91,7 +93,7 @@ class NodeTable {
       const Node& node = body.nodes[i];
       TraceNode made{.name = text_id(trace_, node.name),
                      .collective = collective_kind(node.kind()) != OpKind::Forward,
-                     .overlapped = node.overlapped,
+                     .overlapped = node.overlapped || node.until > static_cast<std::int32_t>(i) + 1,
                      .recompute = node.phase == NodePhase::Recompute,
                      .m = node.m,
                      .n = node.n,
@@ -102,6 +104,12 @@ class NodeTable {
       if (i < times.size()) {
         made.time_ns = times[i].time.value;
         made.level = times[i].cost_level;
+      }
+      if (made.collective != 0) {
+        meetings_.push_back({.node = static_cast<std::int32_t>(nodes_.size()),
+                             .until = node.until >= 0 ? entry.node_begin + node.until : -1,
+                             .kind = collective_kind(node.kind()),
+                             .group = kind_along(node.axis)});
       }
       nodes_.push_back(made);
     }
@@ -118,6 +126,7 @@ class NodeTable {
   std::vector<TraceBodyRun> runs_;
   std::vector<TraceBody> bodies_;
   std::vector<TraceNode> nodes_;
+  std::vector<TraceMeeting> meetings_;
 };
 
 }  // namespace

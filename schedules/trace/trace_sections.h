@@ -70,6 +70,7 @@ enum class SectionId : std::uint32_t {
   ExpertLayers,
   ExpertSteps,
   ExpertRows,
+  Meetings,
 };
 
 struct Section {
@@ -118,6 +119,7 @@ void for_each_column(SomeTrace& trace, Visit visit) {
   visit(SectionId::ExpertLayers, trace.expert_layers);
   visit(SectionId::ExpertSteps, trace.expert_steps);
   visit(SectionId::ExpertRows, trace.expert_rows);
+  visit(SectionId::Meetings, trace.meetings);
 }
 
 }  // namespace rehearse::trace_file

@@ -39,7 +39,7 @@ bool in_stretch(const Node& node, bool ring) {
            (node.kind() == NodeKind::Gemm && node.role() == GemmRole::None) ||
            node.kind() == NodeKind::Elementwise;
   }
-  return (node.kind() == NodeKind::Gemm && node.role() != GemmRole::None &&
+  return (node.kind() == NodeKind::Gemm && node.role() != GemmRole::None && node.pieces == 1 &&
           !is_grouped(node.kernel)) ||
          node.kind() == NodeKind::Elementwise || (is_collective(node.kind()) && node.overlapped);
 }
@@ -83,6 +83,7 @@ class Pricer {
   Totals price(std::span<const Node> nodes) {
     const std::size_t count = nodes.size();
     ns_.assign(count, 0);
+    crossing_ns_.assign(count, 0);
     levels_.assign(count, CostLevel::Formula);
     for (std::size_t i = 0; i < count; ++i) {
       const FusedNode fused = costs_.fuses ? fused_node(nodes, i, costs_.tensor_cores)
@@ -93,7 +94,7 @@ class Pricer {
         totals_.host_us += issue_us_ * nodes[i].launches + calls;
         totals_.calls_us += calls;
       }
-      is_collective(nodes[i].kind()) ? collective(nodes[i], i) : compute(nodes[i], fused, i);
+      is_collective(nodes[i].kind()) ? collective(nodes[i], i) : compute(nodes, fused, i);
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (!is_collective(nodes[i].kind())) continue;
@@ -122,22 +123,34 @@ class Pricer {
   void begin_idle(std::span<const Node> nodes) {
     const double device = totals_.compute_ns + totals_.exposed_ns + totals_.contention_ns;
     double alone = 0;
-    for (std::size_t i = 0; i < nodes.size(); ++i) alone += nodes[i].overlapped ? 0 : ns_[i];
+    const auto beside_others = [&](std::size_t i) {
+      return nodes[i].overlapped || (nodes[i].pieces > 1 && nodes[i].until > 0);
+    };
+    for (std::size_t i = 0; i < nodes.size(); ++i) alone += beside_others(i) ? 0 : ns_[i];
     double left = alone, issued = 0;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const double first = nodes[i].launches > 0 ? issue_us_ * 1e3 : 0;
       const double behind = alone > 0 ? device * left / alone : 0;
       totals_.from_idle_ns = std::max(totals_.from_idle_ns, issued + first + behind);
       issued += issue_us_ * 1e3 * nodes[i].launches;
-      left -= nodes[i].overlapped ? 0 : ns_[i];
+      left -= beside_others(i) ? 0 : ns_[i];
     }
     totals_.from_idle_ns = std::max(totals_.from_idle_ns, totals_.host_us * 1e3);
   }
 
-  void compute(const Node& node, const FusedNode& fused, std::size_t i) {
+  // Transformer Engine's pipeline: all parts of its product run beside as few SMs as its sums take.
+  bool spares_sms(std::span<const Node> nodes, std::size_t i) const {
+    return costs_.spares_sms && nodes[i].kind() == NodeKind::Gemm && nodes[i].pieces > 1 &&
+           i + 1 < nodes.size() && nodes[i + 1].kind() == NodeKind::ReduceScatter &&
+           nodes[i + 1].pieces == nodes[i].pieces;
+  }
+
+  void compute(std::span<const Node> nodes, const FusedNode& fused, std::size_t i) {
+    const Node& node = nodes[i];
     NodeCost cost = fused.launched
                         ? price_node(costs_, node)
                         : without_launch(costs_, memory_class(costs_, node.kind()), fused.bytes);
+    if (spares_sms(nodes, i)) cost.ns = ns_beside(costs_, node, costs_.piece_sms);
     if (node.routed) {
       totals_.imbalanced_ns += cost.ns * (busiest_rows_ - costs_.mean_rows);
       cost.ns *= busiest_rows_;
@@ -167,7 +180,7 @@ class Pricer {
     ns_[i] = static_cast<double>(use.time.value) * (node.routed ? rows : 1);
     levels_[i] = use.level;
     totals_.collective_ns += ns_[i];
-    totals_.crossing_ns += static_cast<double>(use.crossing.value) * (node.routed ? rows : 1);
+    crossing_ns_[i] = static_cast<double>(use.crossing.value) * (node.routed ? rows : 1);
     for (const Demand& demand : use.demands) {
       const auto found = std::ranges::find(totals_.demands, demand.resource, &Demand::resource);
       const double taken = demand.share * ns_[i];
@@ -187,15 +200,25 @@ class Pricer {
     communicates(i, ns);
   }
 
-  // Our executor runs nodes up to `until` while the collective is under way: a device on a stream
-  // beside it, where what is hidden slows compute; the workers of a CPU copy themselves.
+  // Nodes up to `until` run while the collective is under way: on a device on a stream beside it,
+  // where what is hidden slows compute; the workers of a CPU copy themselves, and compute while
+  // what they sent crosses a throttled link. Copy engines carry a ring.
   void hide_beside(std::span<const Node> nodes, std::size_t at) {
-    double room = 0;
+    const bool piece = nodes[at].pieces > 1 && nodes[at].kind() != NodeKind::RingExchange;
+    double room = 0, slowed = 0;
     const auto until = static_cast<std::size_t>(std::max(nodes[at].until, 0));
-    if (costs_.sharing.workers == 0) {
-      for (std::size_t i = at + 1; i < until; ++i) room += ns_[i];
+    for (std::size_t i = at + 1; i < until; ++i) {
+      room += ns_[i];
+      const bool slows = piece && !spares_sms(nodes, i);
+      slowed += slows ? ns_beside(costs_, nodes[i], costs_.piece_sms) : ns_[i];
     }
-    const Hidden out = hide(ns_[at], room, costs_.scalars.dispatch_slowdown);
+    if (costs_.sharing.workers > 0) {
+      const double crossing = std::max(0.0, crossing_ns_[at] - room);
+      totals_.crossing_ns += crossing;
+      return expose(at, ns_[at] - crossing_ns_[at] + crossing);
+    }
+    const Hidden out = nodes[at].pieces > 1 ? beside(ns_[at], room, slowed)
+                                            : hide(ns_[at], room, costs_.scalars.dispatch_slowdown);
     expose(at, out.exposed);
     totals_.contention_ns += out.contention;
     communicates(at, out.contention);
@@ -217,19 +240,18 @@ class Pricer {
         continue;
       }
       std::size_t end = begin, last = nodes.size();
-      double room = 0, whole = 0, hidden = 0;
+      double room = 0, hidden = 0;
       for (; end < nodes.size() && in_stretch(nodes[end], false) &&
              nodes[end].kind() != NodeKind::RingExchange;
            ++end) {
         if (nodes[end].kind() == NodeKind::Gemm) room += ns_[end];
         if (!is_collective(nodes[end].kind())) continue;
         last = end;
-        whole += ns_[end];
-        hidden += ns_[end] * (nodes[end].chunked ? costs_.scalars.chunked_share : 1);
+        hidden += ns_[end];
       }
       if (last < nodes.size()) {
         const Hidden out = hide(hidden, room, costs_.scalars.hidden_contention);
-        expose(last, whole - hidden + out.exposed);
+        expose(last, out.exposed);
         totals_.contention_ns += out.contention;
         communicates(last, out.contention);
       }
@@ -243,6 +265,7 @@ class Pricer {
   double busiest_rows_;  // of the body's layer
   Totals totals_;
   std::vector<double> ns_;
+  std::vector<double> crossing_ns_;  // of ns_: over throttled links
   std::vector<CostLevel> levels_;
 };
 
@@ -309,6 +332,8 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   costs.tensor_cores = type != ComputeType::Fp32;
   costs.memory_bytes_per_s = cluster.gpu.memory_bandwidth.value;
   costs.sms = std::max(1, cluster.gpu.sm_count);
+  costs.piece_sms = plan.runtime.piece_sms;
+  costs.spares_sms = plan.runtime.tensor_pieces == TensorPieces::UserBuffers;
   costs.attention = plan.attention_kernel;
   costs.sequence = plan.sequence_length;
   // Scores go over head_dim columns, their sums over value_dim: half of the work each.

@@ -103,6 +103,12 @@ NodeCost price_node(const ComputeCosts& costs, const Node& node) {
   return cost;
 }
 
+double ns_beside(const ComputeCosts& costs, const Node& node, std::int32_t taken_sms) {
+  const double alone = price_node(costs, node).ns;
+  if (node.kind() != NodeKind::Gemm || costs.measured) return alone;
+  return std::max(alone, costs.correction.products * gemm_cost(costs, node, taken_sms).ns);
+}
+
 NodeCost price_before(const ComputeCosts& costs, const Node& collective) {
   const std::string_view op = traits_of(collective.kernel).measured;  // a rank's own statistics
   if (!costs.measured || op.empty()) return {};

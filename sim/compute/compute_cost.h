@@ -21,6 +21,8 @@ struct ComputeCosts {
   bool tensor_cores = true;  // false: fp32 on the vector units, tiles and waves do not apply
   double memory_bytes_per_s = 0;
   std::int32_t sms = 0;
+  std::int32_t piece_sms = 0;  // that a collective in pieces takes (RuntimeTraits)
+  bool spares_sms = false;     // products that a sum in pieces follows leave them free throughout
   // Rows of experts over their mean: of the busiest rank, whom all wait for, and on average, less
   // than 1 where a capacity drops some.
   double busiest_rows = 1, mean_rows = 1;
@@ -61,6 +63,8 @@ struct NodeCost {
 
 // REQUIRES: not a collective.
 NodeCost price_node(const ComputeCosts& costs, const Node& node);
+// [ns] of it while a collective has so many of the SMs: products alone are slower then.
+double ns_beside(const ComputeCosts& costs, const Node& node, std::int32_t taken_sms);
 // What a rank computes for a collective before it asks for it: statistics of its part of the
 // logits. Only where its kernels were measured (elsewhere they are a small part of the node). Else
 // nothing.

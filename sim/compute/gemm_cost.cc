@@ -72,8 +72,9 @@ TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
   return {.fraction = weights > 0 ? sum / weights : 0};
 }
 
-NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
+NodeCost gemm_cost(const ComputeCosts& costs, const Node& node, std::int32_t taken) {
   const KernelScalars& scalars = costs.scalars;
+  const std::int32_t sms = std::max(costs.sms - taken, 1);
   const bool fp8 = node.fp8 && costs.fp8;
   const double memory_ns =
       static_cast<double>(node.bytes) / (scalars.gemm_memory * costs.memory_bytes_per_s) * 1e9;
@@ -98,12 +99,13 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
       cost.table = type;
       measured_gradient = !scalars.gemm_tables[static_cast<std::size_t>(type)].for_weight_gradients;
     } else {
-      fraction = scalars.gemm_sustained * tile_wave_efficiency(scalars, costs.sms, node.m, node.n,
-                                                               node.k, together(scalars, node));
+      fraction = scalars.gemm_sustained * tile_wave_efficiency(scalars, sms, node.m, node.n, node.k,
+                                                               together(scalars, node));
     }
     // Tables with accumulation hold weight gradients themselves.
     if (gradient && !measured_gradient) peak /= scalars.weight_gradient;
   }
+  if (taken > 0) peak *= static_cast<double>(sms) / costs.sms;
   const double tensor_ns = node.flops / (peak * fraction) * 1e9;
   cost.tensor_ns = std::max(tensor_ns, memory_ns);
   cost.ns = std::max(tensor_ns / costs.clock, memory_ns) + scalars.kernel_us * 1e3;

@@ -24,6 +24,7 @@ struct TableEfficiency {
 TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
                                  MeasuredTable table);
 
-NodeCost gemm_cost(const ComputeCosts& costs, const Node& node);
+// `taken`: of the SMs, by somebody else.
+NodeCost gemm_cost(const ComputeCosts& costs, const Node& node, std::int32_t taken = 0);
 
 }  // namespace rehearse::sim

@@ -54,7 +54,6 @@ constexpr ScalarRow kScalars[] = {
     {"host", "expert_call_most_us", &S::expert_call_most_us, 0, 1e4},
     {"host", "soft_maximum_exponent", &S::host_exponent, 1, 64},
     {"overlap", "hidden_contention", &S::hidden_contention, 0, 1},
-    {"overlap", "chunked_share", &S::chunked_share, 0, 1},
     {"overlap", "data_parallel_slowdown", &S::overlap_slowdown, 0, 0.99},
     {"overlap", "dispatch_slowdown", &S::dispatch_slowdown, 0, 0.99},
     {"overlap", "dispatch_stretch", &S::dispatch_stretch, 0, 0.99},

@@ -126,7 +126,6 @@ struct KernelScalars {
 
   // Work beside communication.
   double hidden_contention = 0;  // a hidden tensor-parallel collective costs this share of itself
-  double chunked_share = 0;      // share of the collectives hidden by chunked overlap
   double overlap_slowdown = 0;   // compute runs at 1 - this while a collective of dp runs
   double dispatch_slowdown = 0;  // compute runs at 1 - this while tokens travel to experts
   double dispatch_stretch = 0;   // tokens travel at 1 - this while something computes

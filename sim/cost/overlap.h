@@ -20,6 +20,14 @@ constexpr Hidden hide(double communication_ns, double compute_ns, double share) 
   return {communication_ns - hidden, share * hidden};
 }
 
+// The same of compute that would take `slowed_ns` if the communication lasted throughout, which has
+// so long a part of the device: compute goes at its own pace again once it is over.
+constexpr Hidden beside(double communication_ns, double compute_ns, double slowed_ns) {
+  const double both = std::min(communication_ns, slowed_ns);
+  const double lost = slowed_ns > 0 ? 1 - compute_ns / slowed_ns : 0;
+  return {communication_ns - both, both * lost};
+}
+
 // Both over and over, unit after unit, each unit's communication beside its neighbour's compute:
 // the slower of the two sets the pace. [ns] of all units.
 constexpr double pace(double communication_ns, double compute_ns, double share) {

@@ -50,10 +50,10 @@ refused 2 "does not divide" run "$scenario" --set plan.tensor_parallel=3
 # What is not performed is refused by its name, by the prediction of a run too; what nobody has
 # built, everywhere.
 for how in "" --dry-run; do
-  refused 2 "plan.overlap.tensor_parallel: true is not performed by .run." run "$scenario" $how \
-    --set plan.overlap.tensor_parallel=true
-  refused 2 "model.activation_function: .geglu. is not performed .*; nor plan.overlap.tensor_parallel true" \
-    run "$scenario" $how --set plan.overlap.tensor_parallel=true --set model.activation_function=geglu
+  refused 2 "model.activation_function: .geglu. is not performed .*; nor plan.transfers .serial." \
+    run "$scenario" $how --set plan.transfers=serial --set model.activation_function=geglu
+  refused 2 "plan.overlap.tensor_parallel_chunks: 3 pieces do not divide the 16 rows of a micro-batch" run "$scenario" \
+    $how --set plan.overlap.tensor_parallel=true --set plan.overlap.tensor_parallel_chunks=3
   refused 2 "plan.transfers: .serial. is not performed by .run." run "$scenario" $how --set plan.transfers=serial
 done
 # Every order of transfers gives the same bits.
@@ -62,8 +62,9 @@ plain=$(losses_of)
 for form in producer_order consumer_order grouped; do
   [ "$(losses_of --set plan.transfers=$form)" = "$plain" ] || fail "plan.transfers $form: other numbers"
 done
-"$rehearse" simulate "$scenario" --set plan.overlap.tensor_parallel=true >"$work/out" 2>"$work/err" || fail "not priced"
-grep -q "^note: plan.overlap.tensor_parallel true: .*; .run. refuses it" "$work/out" || fail "no note: $(cat "$work/out")"
+refused 2 "plan.overlap.tensor_parallel: true needs sequence_parallel in runtime megatron" simulate "$scenario" \
+  --set plan.overlap.tensor_parallel=true
+[ "$(losses_of --set plan.overlap.tensor_parallel=true)" = "$plain" ] || fail "products in pieces: other numbers"
 
 # What is done otherwise, and what nobody knows, is said: one line each.
 "$rehearse" run "$scenario" --steps 1 --set plan.flash_attention=false --set plan.runtime=megatron \

@@ -47,6 +47,7 @@ class Repeat {
     out_.runs = std::move(from_.runs);
     out_.bodies = std::move(from_.bodies);
     out_.nodes = std::move(from_.nodes);
+    out_.meetings = std::move(from_.meetings);
     out_.resident_bytes = std::move(from_.resident_bytes);
     out_.expert_shape = std::move(from_.expert_shape);
     out_.expert_layers = std::move(from_.expert_layers);

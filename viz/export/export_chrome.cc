@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "schedules/trace/collectives_inside.h"
 #include "viz/export/export.h"
 #include "viz/export/file_writer.h"
 #include "viz/export/json_text.h"
@@ -27,7 +28,8 @@ FileWriter& operator<<(FileWriter& out, Micros time) {
 
 class ChromeWriter {
  public:
-  ChromeWriter(const Trace& trace, const std::string& path) : trace_(trace), out_(path) {}
+  ChromeWriter(const Trace& trace, const std::string& path, bool inside)
+      : trace_(trace), out_(path), inside_(inside) {}
 
   Result<> write() {
     out_ << "{\"displayTimeUnit\":\"ms\",\n";
@@ -35,6 +37,7 @@ class ChromeWriter {
     out_ << "\"traceEvents\":[";
     names();
     ops();
+    if (inside_) inside();
     bubbles();
     memory();
     links();
@@ -104,6 +107,11 @@ class ChromeWriter {
         event() << "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" << row
                 << ",\"tid\":" << trace_.slots << ",\"args\":{\"name\":\"bubbles\"}}";
       }
+      if (inside_) {
+        event() << "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" << row
+                << ",\"tid\":" << trace_.slots + 1
+                << ",\"args\":{\"name\":\"collectives inside ops\"}}";
+      }
     }
   }
 
@@ -168,6 +176,23 @@ class ChromeWriter {
     if (c.bucket >= 0) out_ << ",\"bucket\":" << json_string(trace_.text(c.bucket));
     if (c.name >= 0) out_ << ",\"name\":" << json_string(trace_.text(c.name));
     if (c.bytes > 0) out_ << ",\"bytes\":" << c.bytes;
+  }
+
+  void inside() {
+    for (std::int32_t row = 0; row < trace_.num_rows(); ++row) {
+      for (auto i = trace_.row_begin[static_cast<std::size_t>(row)];
+           i < trace_.row_begin[static_cast<std::size_t>(row) + 1]; ++i) {
+        const OpId op{static_cast<std::int32_t>(i)};
+        for (const InsideCollective& one : collectives_inside(trace_, op)) {
+          event() << "{\"ph\":\"X\",\"name\":" << json_string(one.name)
+                  << ",\"cat\":\"inside\",\"pid\":" << row << ",\"tid\":" << trace_.slots + 1;
+          times(one.begin_ns, one.end_ns);
+          out_ << ",\"args\":{\"op\":" << op.value << ",\"kind\":\"" << traits(one.kind).name
+               << "\",\"group\":\"" << traits(one.group).name << "\",\"bytes\":" << one.bytes
+               << "}}";
+        }
+      }
+    }
   }
 
   void bubbles() {
@@ -253,13 +278,14 @@ class ChromeWriter {
 
   const Trace& trace_;
   FileWriter out_;
+  bool inside_;
   bool first_ = true;
 };
 
 }  // namespace
 
-Result<> export_chrome(const Trace& trace, const std::string& path) {
-  return ChromeWriter(trace, path).write();
+Result<> export_chrome(const Trace& trace, const std::string& path, bool inside) {
+  return ChromeWriter(trace, path, inside).write();
 }
 
 }  // namespace rehearse::viz

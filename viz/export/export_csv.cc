@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "schedules/trace/collectives_inside.h"
 #include "viz/export/export.h"
 #include "viz/export/file_writer.h"
 
@@ -18,7 +19,7 @@ std::string cell(std::string_view text) {
 
 }  // namespace
 
-Result<> export_csv(const Trace& trace, const std::string& path) {
+Result<> export_csv(const Trace& trace, const std::string& path, bool inside) {
   FileWriter out(path);
   out << "op,name,row,lane,kind,stage,microbatch,slice,match,group,bucket,bytes,start_ns,end_ns,"
          "duration_ns\n";
@@ -42,6 +43,12 @@ Result<> export_csv(const Trace& trace, const std::string& path) {
       number(c.bytes, c.bytes > 0);
       out << "," << trace.start_ns[i] << "," << trace.end_ns[i] << ","
           << trace.end_ns[i] - trace.start_ns[i] << "\n";
+      if (!inside) continue;
+      for (const InsideCollective& one : collectives_inside(trace, op)) {
+        out << op.value << "," << cell(one.name) << "," << row_cell << ",inside,"
+            << traits(one.kind).name << ",,,,," << traits(one.group).name << ",," << one.bytes
+            << "," << one.begin_ns << "," << one.end_ns << "," << one.end_ns - one.begin_ns << "\n";
+      }
     }
   }
   return out.finish();

@@ -7,6 +7,7 @@
 #include <array>
 #include <span>
 
+#include "schedules/trace/collectives_inside.h"
 #include "viz/export/export.h"
 #include "viz/export/file_writer.h"
 
@@ -62,13 +63,15 @@ class Message {
 
 class PerfettoWriter {
  public:
-  PerfettoWriter(const Trace& trace, const std::string& path) : trace_(trace), out_(path) {}
+  PerfettoWriter(const Trace& trace, const std::string& path, bool inside)
+      : trace_(trace), out_(path), inside_(inside) {}
 
   Result<> write() {
     describe_tracks();
     for (std::int32_t row = 0; row < trace_.num_rows(); ++row) {
       for (std::int32_t slot = 0; slot < trace_.slots; ++slot) ops(row, slot);
       bubbles(row);
+      if (inside_) inside(row);
       memory(row);
     }
     for (std::size_t link = 0; link < trace_.links.size(); ++link) load(link);
@@ -77,10 +80,10 @@ class PerfettoWriter {
 
  private:
   std::uint64_t row_track(std::int32_t row) const { return 1 + static_cast<std::uint64_t>(row); }
-  // Tracks of a row: lanes, bubbles, memory parts.
+  // Tracks of a row: lanes, bubbles, what is inside ops, memory parts.
   std::uint64_t child_track(std::int32_t row, std::size_t child) const {
     const std::uint64_t per_row =
-        static_cast<std::uint64_t>(trace_.slots) + 1 + trace_.memory_parts.size();
+        static_cast<std::uint64_t>(trace_.slots) + 1 + inside_ + trace_.memory_parts.size();
     return 1 + trace_.rows.size() + static_cast<std::uint64_t>(row) * per_row + child;
   }
   std::uint64_t link_track(std::size_t link) const {
@@ -126,6 +129,11 @@ class PerfettoWriter {
                  lane_name(trace_, row * trace_.slots + slot), child, kNoCounter);
       }
       describe(child_track(row, child), row_track(row), "bubbles", child, kNoCounter);
+      if (inside_) {
+        ++child;
+        describe(child_track(row, child), row_track(row), "collectives inside ops", child,
+                 kNoCounter);
+      }
       for (const std::string& part : trace_.memory_parts) {
         ++child;
         describe(child_track(row, child), row_track(row), part, child, kBytesCounter);
@@ -212,6 +220,26 @@ class PerfettoWriter {
     }
   }
 
+  void inside(std::int32_t row) {
+    const std::uint64_t track = child_track(row, static_cast<std::size_t>(trace_.slots) + 1);
+    for (auto i = trace_.row_begin[static_cast<std::size_t>(row)];
+         i < trace_.row_begin[static_cast<std::size_t>(row) + 1]; ++i) {
+      const OpId op{static_cast<std::int32_t>(i)};
+      for (const InsideCollective& one : collectives_inside(trace_, op)) {
+        Message event, body;
+        body.number(field::kTimestamp, static_cast<std::uint64_t>(one.begin_ns));
+        annotate(event, kOp, op.value);
+        annotate(event, kBytes, one.bytes);
+        event.number(field::kType, kBegin);
+        event.text(field::kEventName, one.name);
+        event.number(field::kTrack, track);
+        body.message(field::kTrackEvent, event);
+        packet(body);
+        end(track, one.end_ns);
+      }
+    }
+  }
+
   void sample(std::uint64_t track, std::int64_t time, std::int64_t value) {
     Message event, body;
     body.number(field::kTimestamp, static_cast<std::uint64_t>(time));
@@ -244,13 +272,14 @@ class PerfettoWriter {
 
   const Trace& trace_;
   FileWriter out_;
+  bool inside_;
   bool first_ = true;
 };
 
 }  // namespace
 
-Result<> export_perfetto(const Trace& trace, const std::string& path) {
-  return PerfettoWriter(trace, path).write();
+Result<> export_perfetto(const Trace& trace, const std::string& path, bool inside) {
+  return PerfettoWriter(trace, path, inside).write();
 }
 
 }  // namespace rehearse::viz

@@ -166,7 +166,7 @@ class ChromeReader {
     return in_.text_since(from);
   }
 
-  static Category category_of(std::string_view category) {
+  Category category_of(std::string_view category) const {
     if (category == "kernel" || category == "Kernel") return Category::Kernel;
     if (category == "gpu_memcpy" || category == "gpu_memset" || category == "Memcpy")
       return Category::Copy;
@@ -174,6 +174,7 @@ class ChromeReader {
     if (category == "user_annotation") return Category::Annotation;
     if (category == "cpu_op") return Category::Operator;
     if (category == "bubble") return Category::Bubble;
+    if (category == "inside" && out_.ours) return Category::Inside;
     return Category::Other;
   }
 
@@ -462,6 +463,7 @@ class ChromeReader {
 
   // pid is the row, tid the slot; the slot after the last holds the bubbles.
   void ours(const ForeignEvent& e) {
+    if (e.category == Category::Inside) return;  // of bodies, which Chrome's file does not hold
     OurOp& op = args_.op;
     op.start = e.start;
     op.row = out_.number(e.process);

@@ -39,7 +39,16 @@ class Texts {
 
 struct ForeignEvent {
   // Range: of a user, on a device; Annotation: the same on the host; Operator: torch's, on the host
-  enum class Category : std::uint8_t { Other, Kernel, Copy, Range, Bubble, Annotation, Operator };
+  enum class Category : std::uint8_t {
+    Other,
+    Kernel,
+    Copy,
+    Range,
+    Bubble,
+    Annotation,
+    Operator,
+    Inside
+  };
   std::int64_t start = 0, duration = 0;               // [ns]
   std::int32_t name = -1, process = -1, thread = -1;  // Texts
   std::int32_t id = 0;  // index into ForeignEvents::collectives, or a link; -1: none

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "schedules/body/framework/framework_nodes.h"
+#include "schedules/body/framework/framework_pieces.h"
 
 namespace rehearse {
 namespace {
@@ -209,7 +211,8 @@ void merge_launches(const RuntimeTraits& runtime, std::vector<Node>& nodes) {
       const bool begun = i > 0 && captures(runtime.cuda_graphs, nodes[i - 1].part);
       nodes[i].launches = begun ? 0 : 1;
       nodes[i].expert_calls = 0;
-    } else if (runtime.compiled && nodes[i].bytes > 0) {  // hooks between segments stay
+    } else if (runtime.compiled && nodes[i].bytes > 0 && nodes[i].piece == 0) {
+      // hooks between segments stay
       nodes[i].launches = follows ? 0 : 1;
     }
   }
@@ -234,6 +237,7 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   } else if (shape.direction == Direction::WeightGradient) {
     std::erase_if(body.nodes, [](const Node& n) { return n.phase != P::Weight; });
   }
+  body.nodes = in_pieces(std::move(body.nodes), layout);
   merge_launches(layout.plan.runtime, body.nodes);
   body.reads_parameters = !(shape.direction == Direction::WeightGradient ||
                             (backward && shape.segment == SegmentKind::Embedding));

@@ -128,9 +128,7 @@ void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64
   if (s.tensor == 1) return;
   Node& node = add(kernel, name, bytes, phase, launches);
   if (plan.runtime.synchronous_launch) return;
-  node.chunked = plan.overlap_tensor_parallel == TensorOverlap::Chunked;
-  node.overlapped = node.chunked || (hiding == Hiding::Plain &&
-                                     plan.overlap_tensor_parallel == TensorOverlap::Default);
+  node.overlapped = hiding == Hiding::Plain && plan.overlap_tensor_parallel != TensorOverlap::Off;
 }
 
 // [B] of an array (tokens, hidden), in 8 bit where the products and this collective's bytes are.

@@ -123,8 +123,8 @@ void close_block(BodyBuilder& b, const Context& c, const Block& block, std::int6
   // A norm behind it reads this rank's tokens, and needs them again.
   const bool own = behind && !s.gather;
   const T z = own ? block.z : b.tensor(block.given, H::Workspace, c.gathered);
-  b.gemm(K::Linear, block.product, block.name, s.tokens, s.hidden, k, {x}, {z}, phase);
-  reduce_output(b, c, z, phase, behind ? block.z : z);
+  multiply_and_reduce(b, c, {K::Linear, block.product, block.name, s.hidden, k, z}, x, phase,
+                      behind ? block.z : z);
   T given = z;
   if (behind) {
     given = b.tensor("normed", H::Workspace, c.activation);
@@ -206,9 +206,10 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
   if (is_latent(c)) {
     latent_forward(b, c, t.latent, t.y1, t.core.qkv, phase);
   } else if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
-    const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
-    b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1},
-           {norms_queries(c) ? t.raw : t.core.qkv}, phase);
+    gather_and_multiply(b, c, t.y1, "Y1",
+                        {K::Linear, P::Qkv, "gemm qkv + bias", s.qkv, s.hidden,
+                         norms_queries(c) ? t.raw : t.core.qkv},
+                        phase);
     query_key_norm(b, c, t, phase);
     rotate(b, c, K::Rope, "rope", t.core.qkv, phase);
   }
@@ -224,8 +225,8 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
 // The dense MLP up to the input of the last product.
 void mlp_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
-  const T Y2 = gather_input(b, c, t.y2, "Y2", phase);
-  b.gemm(K::Linear, P::Up, "gemm fc1 + bias", s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
+  gather_and_multiply(b, c, t.y2, "Y2", {K::Linear, P::Up, "gemm fc1 + bias", s.up, s.hidden, t.u},
+                      phase);
   const ActivationNodes activation = activation_of(c.model);
   b.node(activation.forward, activation.name, {t.u}, {t.g}, phase);
 }
@@ -303,14 +304,14 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   const bool weight = c.direction == Direction::WeightGradient;
   const bool gated = c.model.mlp == MlpKind::Gated;
   const T dq = open_block(b, c, mlp_block(t), dout);
-  const T D = gather_input(b, c, dq, "D");
-  const T Dw = weight ? gather_input(b, c, dq, "D", late) : D;
   // Gated: the gradient of g is as wide as g, then becomes that of both halves of u.
   T dg = du;
   if (gated) {
     dg = b.tensor("dg", H::Workspace, s.element * s.tokens * s.ffn);
   }
-  b.gemm(K::LinearInput, P::Down, "gemm d_fc2 input", s.tokens, s.ffn, s.hidden, {D}, {dg});
+  const T D = gather_and_multiply(
+      b, c, dq, "D", {K::LinearInput, P::Down, "gemm d_fc2 input", s.ffn, s.hidden, dg});
+  const T Dw = weight ? gather_input(b, c, dq, "D", late) : D;
   b.gemm(K::LinearWeight, P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, s.tokens,
          {Dw, t.g, dq}, {}, late);
   const ActivationNodes activation = activation_of(c.model);
@@ -319,8 +320,7 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   b.gemm(K::LinearWeight, P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, s.tokens, {du, Y2}, {},
          late);
   const T e2 = b.tensor("e2", H::Workspace, c.gathered);
-  b.gemm(K::LinearInput, P::Up, "gemm d_fc1 input", s.tokens, s.hidden, s.up, {du}, {e2});
-  reduce_output(b, c, e2);
+  multiply_and_reduce(b, c, {K::LinearInput, P::Up, "gemm d_fc1 input", s.hidden, s.up, e2}, du);
   return e2;
 }
 
@@ -332,8 +332,8 @@ T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) 
   query_key_norm_backward(b, c, t, dqkv);
   const T e1 = b.tensor("e1", H::Workspace, c.gathered);
   const auto input = [&] {
-    b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
-    reduce_output(b, c, e1);
+    multiply_and_reduce(b, c, {K::LinearInput, P::Qkv, "gemm d_qkv input", s.hidden, s.qkv, e1},
+                        dqkv);
   };
   const bool shared = c.layout.key_value_replicas() > 1;
   // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
@@ -385,11 +385,11 @@ Body layer_backward(const Context& c) {
                  dout, dx1);
   // Attention. Where both blocks read x, what it gave joined the same sum as what the MLP gave.
   const T dz = open_block(b, c, attention_block(t), parallel ? dout : dx1);
-  const T D1 = gather_input(b, c, dz, "D1");
-  const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
   const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.value_dim);
-  b.gemm(K::LinearInput, P::Projection, "gemm d_proj input", s.tokens, s.heads * s.value_dim,
-         s.hidden, {D1}, {d_o});
+  const T D1 = gather_and_multiply(
+      b, c, dz, "D1",
+      {K::LinearInput, P::Projection, "gemm d_proj input", s.heads * s.value_dim, s.hidden, d_o});
+  const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
   b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim,
          s.hidden, s.tokens, {D1w, t.core.o, dz}, {}, late);
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);

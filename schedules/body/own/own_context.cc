@@ -26,6 +26,70 @@ Context context_of(const Layout& layout, const BodyShape& shape) {
   return c;
 }
 
+namespace {
+
+// The `piece`-th of so many of the product.
+void multiply(BodyBuilder& b, const Context& c, const Product& product, T in, NodePhase phase,
+              std::int32_t piece = 0, std::int32_t pieces = 1) {
+  Node& node = b.gemm(product.kernel, product.weight, product.name, c.s.tokens / pieces, product.n,
+                      product.k, {in}, {product.out}, phase);
+  node.bytes /= pieces;
+  node.piece = static_cast<std::int16_t>(piece);
+  node.pieces = static_cast<std::int16_t>(pieces);
+}
+
+// Of a collective of `bytes`.
+void meet(BodyBuilder& b, Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
+          NodePhase phase, std::int32_t piece, std::int32_t pieces) {
+  Node& node = b.collective(kernel, name, bytes / pieces, in, out, phase);
+  node.piece = static_cast<std::int16_t>(piece);
+  node.pieces = static_cast<std::int16_t>(pieces);
+  BodyBuilder::runs_beside(node);
+}
+
+}  // namespace
+
+std::int32_t pieces_of(const Context& c) {
+  const bool cut = c.s.tensor > 1 && c.plan.overlap_tensor_parallel == TensorOverlap::Chunked;
+  return cut ? c.plan.tensor_parallel_chunks : 1;
+}
+
+T gather_and_multiply(BodyBuilder& b, const Context& c, T local, std::string_view gathered,
+                      const Product& product, NodePhase phase) {
+  const std::int32_t pieces = pieces_of(c);
+  if (!c.s.gather || pieces == 1) {
+    const T whole = gather_input(b, c, local, gathered, phase);
+    multiply(b, c, product, whole, phase);
+    return whole;
+  }
+  const T whole = b.tensor(gathered, H::Workspace, c.gathered);
+  const auto gather = [&](std::int32_t piece) {
+    if (piece == pieces) return;
+    meet(b, K::AllGather, "all_gather tp", c.gathered, local, whole, phase, piece, pieces);
+  };
+  gather(0);
+  for (std::int32_t piece = 0; piece < pieces; ++piece) {
+    gather(piece + 1);
+    multiply(b, c, product, whole, phase, piece, pieces);
+  }
+  return whole;
+}
+
+void multiply_and_reduce(BodyBuilder& b, const Context& c, const Product& product, T in,
+                         NodePhase phase, T own) {
+  const std::int32_t pieces = pieces_of(c);
+  if (pieces == 1) {
+    multiply(b, c, product, in, phase);
+    return reduce_output(b, c, product.out, phase, own);
+  }
+  for (std::int32_t piece = 0; piece < pieces; ++piece) {
+    multiply(b, c, product, in, phase, piece, pieces);
+    meet(b, c.s.gather ? K::ReduceScatter : K::AllReduce,
+         c.s.gather ? "reduce_scatter tp" : "all_reduce tp", c.gathered, product.out,
+         own == kNone ? product.out : own, phase, piece, pieces);
+  }
+}
+
 void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase, T own) {
   if (c.s.tensor == 1) return;
   b.collective(c.s.gather ? K::ReduceScatter : K::AllReduce,

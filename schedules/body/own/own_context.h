@@ -32,6 +32,30 @@ struct Context {
 
 Context context_of(const Layout& layout, const BodyShape& shape);
 
+// Into how many pieces a product and the collective over tp beside it are cut, each piece of the
+// one beside the next of the other (overlap.tensor_parallel); 1: they are not.
+//
+// Piece i has rows i w ... (i + 1) w of every rank's shard under sequence parallelism, w = tokens /
+// (t pieces), and of the whole array without it; so shards stay contiguous, and every row's sums
+// are those of the whole product: the bits are the same where the kernel computes rows alike.
+std::int32_t pieces_of(const Context& c);
+
+// A product over all tokens: (tokens, k) -> (tokens, n).
+struct Product {
+  Kernel kernel{};
+  ParameterRole weight{};
+  std::string_view name;
+  std::int64_t n = 0, k = 0;
+  T out = kNone;
+};
+// The product of what is gathered of `local`, and of `local` itself without sequence parallelism.
+// Returns what is gathered.
+T gather_and_multiply(BodyBuilder& b, const Context& c, T local, std::string_view gathered,
+                      const Product& product, NodePhase phase = NodePhase::Main);
+// The product, and the sum of what it gives over tp, as reduce_output.
+void multiply_and_reduce(BodyBuilder& b, const Context& c, const Product& product, T in,
+                         NodePhase phase = NodePhase::Main, T own = kNone);
+
 // Sum over the tp ranks of a row-parallel product: (tokens, hidden) partial -> (local, hidden).
 // `own`: where, under sequence parallelism, this rank's tokens go; left out: they stay in place.
 void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase = NodePhase::Main,

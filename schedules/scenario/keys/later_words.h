@@ -7,7 +7,6 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 1> kOverlapLater{"tensor_parallel_chunks"};
 inline constexpr std::array<std::string_view, 8> kPlanLater{
     "recompute_layers",   "context_parallel_algorithm", "secondary_shard_group", "offload_to",
     "tensor_parallel_2d", "quantized_gather",           "chimera_scaling",       "padding",

@@ -77,6 +77,9 @@ bool no_tensor_parallel(const Plan& plan) {
 bool one_position(const Plan& plan) {
   return plan.pipeline_parallel == 1;
 }
+bool not_chunked(const Plan& plan) {
+  return plan.overlap_tensor_parallel != TensorOverlap::Chunked && plan.tensor_parallel > 1;
+}
 bool unsharded(const Plan& plan) {
   return plan.zero_stage == 0;
 }
@@ -118,8 +121,6 @@ constexpr std::array kOverlapRows{
                        "no parameters are gathered: zero_stage is 0"}}}},
     PlanRow{.key = flag("tensor_parallel",
                         "false: nothing hidden; true: chunked; left out: as the runtime does"),
-            .run = priced("null | false", "true",
-                          "products in chunks beside their collectives are priced"),
             .object = kOverlapKey,
             .field = &Plan::overlap_tensor_parallel,
             .text = [](const Plan& p) -> std::string {
@@ -127,6 +128,21 @@ constexpr std::array kOverlapRows{
               return json_bool(p.overlap_tensor_parallel == TensorOverlap::Chunked);
             },
             .idle = {{{on, no_tensor_parallel, "no collectives to hide: tensor_parallel is 1"}}}},
+    PlanRow{.key = {.name = "tensor_parallel_chunks",
+                    .types = kInteger,
+                    .min = 2,
+                    .max = 1024,
+                    .searchable = true,
+                    .about = "pieces of a product and its collective with tensor_parallel true"},
+            .object = kOverlapKey,
+            .field = &Plan::tensor_parallel_chunks,
+            .text = [](const Plan& p) -> std::string {
+              const bool cut = p.overlap_tensor_parallel == TensorOverlap::Chunked;
+              return cut ? number(p.tensor_parallel_chunks) : "";
+            },
+            .idle = {{{any, not_chunked,
+                       "nothing is cut in pieces: overlap.tensor_parallel is not true"},
+                      {any, no_tensor_parallel, "no collectives to hide: tensor_parallel is 1"}}}},
     PlanRow{.key = {.name = "expert_parallel",
                     .types = kBool | kString,
                     .choices = kExpertOverlaps,
@@ -158,7 +174,7 @@ constexpr auto kOverlapKeys = [] {
   std::ranges::transform(kOverlapRows, keys.begin(), &PlanRow::key);
   return keys;
 }();
-constexpr KeyTable kOverlap{.title = kOverlapKey, .keys = kOverlapKeys, .later = kOverlapLater};
+constexpr KeyTable kOverlap{.title = kOverlapKey, .keys = kOverlapKeys};
 
 constexpr std::array kPlanRows{
     PlanRow{.key = size("tensor_parallel", "t: ranks that share each matrix"),

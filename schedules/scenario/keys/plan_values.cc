@@ -101,7 +101,10 @@ std::string dropout(const Plan& plan) {
 
 std::string overlap(const Plan& plan) {
   Object object;
-  for (const PlanRow& row : overlap_rows()) object.add(row.key.name, value_json(row, plan));
+  for (const PlanRow& row : overlap_rows()) {
+    const std::string value = value_json(row, plan);
+    if (!value.empty()) object.add(row.key.name, value);
+  }
   return object.take();
 }
 

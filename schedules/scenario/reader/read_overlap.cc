@@ -57,6 +57,25 @@ bool take_transfers(const GivenKeys& keys, Plan& plan) {
   return true;
 }
 
+// Pieces of rows are whole rows of every rank's shard; user buffers are those of sharded sequences.
+void check_pieces(const GivenKeys& keys, const Plan& plan) {
+  if (plan.overlap_tensor_parallel != TensorOverlap::Chunked || plan.tensor_parallel == 1) return;
+  if (plan.runtime.tensor_pieces == TensorPieces::UserBuffers) {
+    if (plan.sequence_parallel) return;
+    return keys.fail(&Plan::overlap_tensor_parallel,
+                     "true needs " + path_of(&Plan::sequence_parallel) + " in runtime " +
+                         plan.runtime.name + ": its user buffers gather and scatter shards of it");
+  }
+  const std::int64_t tokens = (plan.micro_batch_auto ? 1 : plan.micro_batch) *
+                              plan.sequence_length / plan.context_parallel / plan.sequence_slices;
+  const std::int64_t rows = plan.sequence_parallel ? tokens / plan.tensor_parallel : tokens;
+  if (rows % plan.tensor_parallel_chunks == 0) return;
+  keys.fail(&Plan::tensor_parallel_chunks, std::to_string(plan.tensor_parallel_chunks) +
+                                               " pieces do not divide the " + std::to_string(rows) +
+                                               " rows of a micro-batch" +
+                                               (plan.sequence_parallel ? " on a rank" : ""));
+}
+
 }  // namespace
 
 void read_overlap(const GivenKeys& keys, Plan& plan) {
@@ -95,6 +114,9 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
     plan.runtime.overlap_pipeline = PipelineOverlap::Always;
   }
   settle_transfers(plan);
+  plan.tensor_parallel_chunks = static_cast<std::int32_t>(
+      keys.integer(&Plan::tensor_parallel_chunks, plan.tensor_parallel_chunks));
+  check_pieces(keys, plan);
   plan.bucket_bytes = keys.integer(&Plan::bucket_bytes, default_bucket_bytes(plan));
 }
 

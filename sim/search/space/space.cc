@@ -226,7 +226,7 @@ void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
   JsonValue plan = space.plan;
   while (true) {
     for (std::size_t i = 0; i < extra.size(); ++i) {
-      member_of(plan, extra[i]->key) = extra[i]->values[at[i]];
+      place_of(plan, extra[i]->key) = extra[i]->values[at[i]];
     }
     if (!sends_nothing_twice(space, plan)) visit(plan);
     std::size_t i = extra.size();

@@ -53,7 +53,7 @@ class SpaceReader {
     }
     JsonValue& plan = member_of(root_, "plan");
     if (plan.is(JsonKind::Null)) plan.kind = JsonKind::Object;
-    if (plan.is(JsonKind::Object)) take_lists(plan);
+    if (plan.is(JsonKind::Object)) take_lists(plan, plan_key_table(), "");
     if (!report_.ok()) return report_.error();
     check_keys(root_, scenario_key_table(), "", report_);
     if (!report_.ok()) return report_.error();
@@ -203,24 +203,32 @@ class SpaceReader {
            });
   }
 
-  void take_lists(JsonValue& plan) {
-    for (JsonMember& member : plan.members) {
-      const bool names_order = member.key == key_of(&Plan::schedule);
+  // `inside`: the path of the object in the plan, with a dot behind it.
+  void take_lists(JsonValue& object, const KeyTable& table, const std::string& inside) {
+    for (JsonMember& member : object.members) {
+      const bool names_order = inside.empty() && member.key == key_of(&Plan::schedule);
       if (names_order && refused_file(member.value, path_in_file(&Plan::schedule))) return;
-      const KeySpec* spec = find_key(plan_key_table(), member.key);
-      if (spec == nullptr || !spec->searchable) continue;
-      const std::string key = "plan." + member.key;
+      const KeySpec* spec = find_key(table, member.key);
+      if (spec == nullptr) continue;
+      if (member.value.is(JsonKind::Object) && spec->members != nullptr) {
+        take_lists(member.value, *spec->members, inside + member.key + '.');
+        if (!report_.ok()) return;
+        continue;
+      }
+      if (!spec->searchable) continue;
+      const std::string path = inside + member.key, key = "plan." + path;
       if (is_one_value(member.value, *spec)) {
         check_key(member.value, *spec, key, report_);
       } else if (member.value.is(JsonKind::Array)) {
-        take_list(member, *spec, key);
-      } else if (is_range(member.value, *spec)) {
+        take_list(member, path, *spec, key);
+      } else if (inside.empty() && is_range(member.value, *spec)) {
         take_range(member, *spec, key);
       }
       if (!report_.ok()) return;
     }
   }
-  void take_list(JsonMember& member, const KeySpec& spec, const std::string& key) {
+  void take_list(JsonMember& member, const std::string& path, const KeySpec& spec,
+                 const std::string& key) {
     if (member.value.items.empty()) {
       return report_.fail(member.line, key, "the list is empty: nothing to search");
     }
@@ -237,7 +245,7 @@ class SpaceReader {
         report_.fail(item.line, at, unknown_schedule(item.text, json_excerpt(item.text)));
       }
     }
-    space_.lists.push_back({member.key, std::move(member.value.items)});
+    space_.lists.push_back({path, std::move(member.value.items)});
     member.value = {};
   }
   void take_range(JsonMember& member, const KeySpec& spec, const std::string& key) {

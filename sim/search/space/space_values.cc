@@ -33,6 +33,17 @@ JsonValue& member_of(JsonValue& object, std::string_view key) {
   return object.members.back().value;
 }
 
+JsonValue& place_of(JsonValue& plan, std::string_view path) {
+  JsonValue* at = &plan;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    if (at->is(JsonKind::Null)) at->kind = JsonKind::Object;
+    at = &member_of(*at, path.substr(0, dot));
+    if (dot == std::string_view::npos) return *at;
+    path.remove_prefix(dot + 1);
+  }
+}
+
 std::vector<JsonValue> values_of(const Space& space, std::string_view key,
                                  std::vector<JsonValue> usual) {
   for (const SpaceKey& list : space.lists) {

@@ -24,6 +24,9 @@ inline JsonValue& member_of(JsonValue& plan, const PlanField& key) {
   return member_of(plan, key_of(key));
 }
 
+// The same of a path, "overlap.tensor_parallel"; on its way, what is no object becomes one.
+JsonValue& place_of(JsonValue& plan, std::string_view path);
+
 // What a key may be: the list, the given value, or (limited by a range) what `usual` says.
 std::vector<JsonValue> values_of(const Space& space, std::string_view key,
                                  std::vector<JsonValue> usual);

@@ -39,11 +39,14 @@ inline std::string model_text(Family family) {
 // gradient is rounding noise (a key's bias: softmax does not see it) takes steps as long as any
 // other, and two orders of summation part for good.
 inline Result<Scenario> layout_scenario(const std::string& model,
-                                        const std::vector<std::string>& plan) {
-  const std::string text = R"({"name": "matrix", "model": )" + model + R"(,
+                                        const std::vector<std::string>& plan,
+                                        const std::string& cluster = {}) {
+  const std::string on = cluster.empty() ? "" : R"("cluster": ")" + cluster + R"(", )";
+  const std::string text = R"({"name": "matrix", )" + on + R"("model": )" + model + R"(,
     "plan": {"micro_batch": 1, "global_batch": 8, "sequence_length": 16, "precision": "fp32"},
     "train": {"steps": 4, "learning_rate": 0.01, "epsilon": 0.01, "clip_norm": 1.0, "seed": 7}})";
-  ScenarioOptions options{.runtime = "rehearse", .needs_cluster = false};
+  ScenarioOptions options{.runtime = "rehearse", .needs_cluster = !cluster.empty()};
+  if (!cluster.empty()) options.gpus = layout_scenario(model, plan).value().plan.gpus();
   for (const std::string& key : plan) options.overrides.push_back("plan." + key);
   return parse_scenario(text, "matrix", 0, options);
 }

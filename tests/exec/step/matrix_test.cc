@@ -57,6 +57,25 @@ TEST_P(Matrix, RunsAgainBitForBitWithTwoWorkers) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Matrix, testing::ValuesIn(kLayouts),
                          [](const auto& cell) { return std::string(cell.param.name); });
 
+// Every row of a product is summed as before, whatever piece it is computed in, and every element
+// of a collective in the order of the ranks.
+TEST(Chunks, GiveTheBitsOfWholeProducts) {
+  int tried = 0;
+  for (const Cell& cell : kLayouts) {
+    std::vector<std::string> whole = cell.plan;
+    std::erase_if(whole, [](const std::string& key) { return key.starts_with("overlap.tensor"); });
+    if (whole.size() == cell.plan.size()) continue;
+    const Trained pieces = train_layout(cell.family, cell.plan);
+    const Trained products = train_layout(cell.family, whole);
+    ASSERT_EQ(pieces.error, "") << cell.name;
+    ASSERT_EQ(products.error, "") << cell.name;
+    const Distance far = distance(pieces, products);
+    EXPECT_TRUE(far.bitwise) << cell.name << ": " << far.tensor << ' ' << far.weight;
+    ++tried;
+  }
+  EXPECT_GE(tried, 12);
+}
+
 // An order that no generator makes: sliced 1F1B with a forward and a backward of different
 // micro-batches paired wherever both are there.
 std::string paired_slices(std::int32_t positions, std::int32_t microbatches, std::int32_t slices) {

@@ -50,6 +50,17 @@ TEST(Space, TakesListsAndRanges) {
   EXPECT_EQ(all_plans(space).size(), 12U);
 }
 
+TEST(Space, TakesListsInsideOverlap) {
+  const Space space = space_of(small(
+      R"({"global_batch": 16, "tensor_parallel": 2, "pipeline_parallel": 1, "context_parallel": 1,
+          "micro_batch": 1, "zero_stage": 0, "recompute": "none", "sequence_parallel": true,
+          "runtime": "generic",
+          "overlap": {"tensor_parallel": true, "tensor_parallel_chunks": [2, 4, 8]}})"));
+  std::set<std::int32_t> chunks;
+  for (const Plan& plan : all_plans(space)) chunks.insert(plan.tensor_parallel_chunks);
+  EXPECT_EQ(chunks, (std::set<std::int32_t>{2, 4, 8}));
+}
+
 // Parts of layers are one value: every plan computes them again, and none does less or more.
 TEST(Space, TakesAListOfPartsAsOneValue) {
   const Space space = space_of(small(
