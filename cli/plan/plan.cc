@@ -210,7 +210,8 @@ int plan(const PlanOptions& options) {
     Scenario scenario = search.space.base;
     scenario.plan = answer.best->plan;
     Result<std::string> flags =
-        launch_flags(scenario, model_object(search.space.model_json), search.cluster.gpus_per_node);
+        launch_flags(scenario, options.framework, model_object(search.space.model_json),
+                     search.cluster.gpus_per_node);
     if (!flags) return fail(flags.error());
     answer.flags = std::move(flags).value();
     if (!options.save.empty()) {

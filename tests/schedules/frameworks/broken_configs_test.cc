@@ -26,6 +26,11 @@ std::string bytes_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
+const std::vector<Framework>& frameworks() {
+  static const std::vector<Framework> read = known_frameworks("").value();
+  return read;
+}
+
 class BrokenConfigs : public testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +44,7 @@ class BrokenConfigs : public testing::Test {
     const std::string path = (folder_ / name).string();
     std::ofstream(path, std::ios::binary) << bytes;
     std::string line;
-    const Result<OpenedConfig> opened = open_config({.files = {path}});
+    const Result<OpenedConfig> opened = open_config({.files = {path}}, frameworks());
     if (!opened) {
       line = opened.error().message;
     } else {

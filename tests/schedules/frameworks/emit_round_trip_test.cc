@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is emitted for a framework is imported as the same plan: 300 random plans per framework,
-// less what it says that it cannot express.
+// less what it says that it cannot express. The files are compared by the plan that they are read
+// as, key by key, and every tenth by the step that is predicted of it, not by the emitter's word.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,12 +15,17 @@
 #include "schedules/config_files/open_config.h"
 #include "schedules/frameworks/emit_flags.h"
 #include "schedules/frameworks/import_flags.h"
+#include "schedules/frameworks/launch_flags.h"
+#include "schedules/frameworks/model_facts.h"
+#include "schedules/scenario/keys/plan_notes.h"
+#include "sim/predict/predict.h"
 #include "tests/random_scenario.h"
 
 namespace rehearse {
 namespace {
 
 constexpr int kPlans = 300;
+constexpr int kGpusPerNode = 8;
 
 class Folder {
  public:
@@ -30,11 +36,13 @@ class Folder {
   ~Folder() { std::filesystem::remove_all(path_); }
   std::vector<std::string> write(const Emitted& emitted) const {
     std::vector<std::string> paths;
-    for (const EmittedText& file : emitted.files) {
-      paths.push_back((path_ / file.name).string());
-      std::ofstream(paths.back()) << file.text;
-    }
+    for (const EmittedText& file : emitted.files) paths.push_back(write(file.name, file.text));
     return paths;
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::string path = (path_ / name).string();
+    std::ofstream(path) << text;
+    return path;
   }
 
  private:
@@ -57,6 +65,7 @@ std::string refused_key(const std::string& line) {
 struct Drawn {
   sim::ScenarioText text;
   Scenario scenario;
+  sim::Cluster cluster;
   Emitted emitted;
 };
 
@@ -64,9 +73,10 @@ struct Drawn {
 // name for gives way to one of its own. False: too much is refused.
 bool expressible(const Framework& framework, std::uint64_t seed, Drawn& to,
                  std::set<std::string>& refused) {
-  const sim::RandomScenario drawn = sim::random_scenario(
+  sim::RandomScenario drawn = sim::random_scenario(
       seed, {.most_gpus = 64, .most_microbatches = 8, .open = false, .own_executor = false});
   to.text = drawn.text;
+  to.cluster = std::move(drawn.cluster);
   to.text.variation.clear();
   to.text.plan["runtime"] = json_quoted(framework.runtimes[seed % framework.runtimes.size()]);
   if (!framework.models.empty())
@@ -75,12 +85,13 @@ bool expressible(const Framework& framework, std::uint64_t seed, Drawn& to,
     Result<Scenario> read = to.text.read();
     if (!read) return false;
     to.scenario = std::move(read).value();
-    Result<Emitted> made = emit_flags(framework, to.scenario, model_of(to.text), 8);
+    Result<Emitted> made = emit_flags(framework, to.scenario, model_of(to.text), kGpusPerNode);
     if (!made) return false;
     to.emitted = std::move(made).value();
     if (to.emitted.refused.empty()) return true;
     bool changed = false;
     for (const std::string& line : to.emitted.refused) {
+      EXPECT_EQ(line.find('\n'), std::string::npos) << line;
       const std::string key = refused_key(line);
       refused.insert(key);
       changed |= to.text.plan.erase(key) > 0;
@@ -90,63 +101,120 @@ bool expressible(const Framework& framework, std::uint64_t seed, Drawn& to,
   return false;
 }
 
-std::string differing_keys(const Plan& a, const Plan& b) {
-  const Json left = Json::parse(plan_json(a, -1)), right = Json::parse(plan_json(b, -1));
+// Keys that the two plans do not have alike, but for what changes nothing in this one: idle keys,
+// those of experts where there are none, the profile that prices it, and a precision by its name.
+std::string differing_keys(const Scenario& drawn, const Scenario& back) {
+  const Plan& a = drawn.plan;
+  const Plan& b = back.plan;
   std::string text;
+  Precision named = b.precision;
+  named.name = a.precision.name;
+  if (!(named == a.precision)) text += "precision; ";
+  if (!(a.recompute.is_full() == b.recompute.is_full())) text += "recompute; ";
+  for (std::size_t part = 0; part < kNumRecomputeParts; ++part) {
+    const auto one = static_cast<RecomputePart>(part);
+    if (a.recomputes(one) != b.recomputes(one)) text += "recompute of a part; ";
+  }
+  std::set<std::string> aside{"runtime", "precision", "recompute"};
+  if (const Result<JsonValue> given = parse_json(plan_json(a, -1), "plan")) {
+    for (const IdleKey& idle : keys_without_effect(given.value(), a)) aside.insert(idle.key);
+  }
+  if (drawn.model.experts.count == 0) {
+    for (const PlanRow& row : plan_rows()) {
+      if (row.of_experts) aside.insert(path_of(row));
+    }
+    aside.insert("overlap.expert_parallel");
+  }
+  const Json left = Json::parse(plan_json(a, -1)), right = Json::parse(plan_json(b, -1));
+  const auto compare = [&](const std::string& key, const Json& one, const Json* other) {
+    const std::string got = other == nullptr ? "nothing" : other->dump();
+    // Rates that are left open are none as far as time goes.
+    const bool open = key == "dropout" && one.is_null();
+    if (!open && !aside.contains(key) && got != one.dump())
+      text += key + " " + one.dump() + " -> " + got + "; ";
+  };
   for (const Json::Member& member : left.members()) {
     const Json* other = right.find(member.key);
-    const std::string got = other == nullptr ? "nothing" : other->dump();
-    if (got != member.value.dump())
-      text += member.key + " " + member.value.dump() + " -> " + got + "; ";
+    if (!member.value.is_object() || other == nullptr || !other->is_object()) {
+      compare(member.key, member.value, other);
+      continue;
+    }
+    for (const Json::Member& inner : member.value.members()) {
+      compare(member.key + "." + inner.key, inner.value, other->find(inner.key));
+    }
   }
+  Json model = model_facts(drawn.model), read = model_facts(back.model);
+  model.erase("max_positions");
+  read.erase("max_positions");
+  if (model.dump() != read.dump()) text += "model " + model.dump() + " -> " + read.dump();
   return text;
 }
 
-class RoundTrip : public testing::TestWithParam<std::string> {};
+std::int64_t predicted_ns(const Scenario& scenario, const sim::Cluster& cluster) {
+  const Result<sim::Prediction> made = sim::predict(scenario, cluster);
+  return made ? std::llround(made.value().step_s * 1e9) : -1;
+}
+
+class RoundTrip : public testing::TestWithParam<std::string> {
+ protected:
+  // The plan of the emitted files; its flags are all known.
+  Result<Imported> imported(const Framework& framework, const Drawn& drawn) const {
+    const Result<OpenedConfig> opened =
+        open_config({.files = folder_.write(drawn.emitted)}, {framework});
+    if (!opened) return opened.error();
+    return imported(opened.value(), drawn, framework.names_models() ? "" : model_of(drawn.text));
+  }
+  // The plan of the line that `plan` and `search` print, with the model named apart.
+  Result<Imported> imported_line(const Framework& framework, const Drawn& drawn) const {
+    const Result<std::string> line =
+        launch_flags(drawn.scenario, framework.name, model_of(drawn.text), kGpusPerNode);
+    if (!line) return line.error();
+    const Result<OpenedConfig> opened =
+        open_config({.files = {folder_.write("line.args", line.value())}}, {framework});
+    if (!opened) return Error{line.value() + ": " + opened.error().message};
+    return imported(opened.value(), drawn, model_of(drawn.text));
+  }
+  static Result<Imported> imported(const OpenedConfig& opened, const Drawn& drawn,
+                                   const std::string& model) {
+    return import_flags(opened.framework, opened.settings,
+                        {.gpus = drawn.scenario.gpus,
+                         .model_json = model,
+                         .runtime = drawn.scenario.plan.runtime.name,
+                         .brief = false});
+  }
+  Folder folder_;
+};
 
 TEST_P(RoundTrip, AnEmittedPlanIsImportedAsItWas) {
   const Result<Framework> framework = read_framework(GetParam());
   ASSERT_TRUE(framework) << framework.error().message;
-  const Folder folder;
   std::set<std::string> refused;
-  int plans = 0;
+  int plans = 0, predictions = 0;
   std::uint64_t seed = 1;
   for (; plans < kPlans && seed < 40'000; ++seed) {
     Drawn drawn;
     if (!expressible(framework.value(), seed, drawn, refused)) continue;
-    ++plans;
     SCOPED_TRACE(drawn.text.text());
-    ConfigFiles files{.files = folder.write(drawn.emitted)};
-    // A folder has the configuration and the script that starts it.
-    if (files.files.size() == 2 && GetParam() != "deepspeed") files.files.pop_back();
-    files.framework = GetParam();
-    const Result<OpenedConfig> opened = open_config(files);
-    ASSERT_TRUE(opened) << opened.error().message;
-    const bool names = framework.value().names_models();
-    const Result<Imported> back = import_flags(opened.value().framework, opened.value().settings,
-                                               {.gpus = drawn.scenario.gpus,
-                                                .model_json = names ? "" : model_of(drawn.text),
-                                                .runtime = drawn.scenario.plan.runtime.name,
-                                                .brief = false});
+    const Result<Imported> back = imported(framework.value(), drawn);
     ASSERT_TRUE(back) << back.error().message;
-    for (const FlagReport& flag : back.value().flags) {
-      EXPECT_TRUE(flag.use.has_value()) << flag.setting.flag;
-    }
-    // What the emitter compares, once more from the files; but idle keys, which mean nothing.
-    const Result<Emitted> again =
-        emit_flags(framework.value(), back.value().scenario, names ? "" : model_of(drawn.text), 8);
-    ASSERT_TRUE(again) << again.error().message;
-    EXPECT_EQ(flags_text(again.value().flags), flags_text(drawn.emitted.flags))
-        << differing_keys(drawn.scenario.plan, back.value().scenario.plan);
-    if (HasFailure()) return;
+    ASSERT_EQ(differing_keys(drawn.scenario, back.value().scenario), "");
+    const Result<Imported> line = imported_line(framework.value(), drawn);
+    ASSERT_TRUE(line) << line.error().message;
+    ASSERT_EQ(differing_keys(drawn.scenario, line.value().scenario), "");
+    if (++plans % 10 != 0) continue;
+    const std::int64_t ns = predicted_ns(drawn.scenario, drawn.cluster);
+    if (ns < 0) continue;
+    ++predictions;
+    ASSERT_EQ(predicted_ns(back.value().scenario, drawn.cluster), ns);
   }
   EXPECT_EQ(plans, kPlans) << "of " << seed << " drawn";
-  std::string keys;
-  for (const std::string& key : refused) keys += " " + key;
-  std::printf("%s: %d plans of %d drawn; refused now and then:%s\n", GetParam().c_str(), plans,
-              static_cast<int>(seed - 1), keys.c_str());
+  EXPECT_GT(predictions, kPlans / 20);
   // Some keys have to be refused: no framework has them all.
   EXPECT_TRUE(refused.contains("schedule"));
+  std::string keys;
+  for (const std::string& key : refused) keys += " " + key;
+  RecordProperty("refused", keys);
+  RecordProperty("drawn", std::to_string(seed - 1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Frameworks, RoundTrip,
