@@ -166,10 +166,14 @@ class Opener {
       return row != nullptr && row->takes == Takes::Yes;
     };
   }
-  // How many of the flags it knows, and how many of them as they are spelled.
-  static std::pair<std::int64_t, std::int64_t> known_flags(const Framework& framework,
-                                                           const std::vector<ShellWord>& words) {
+  // How many of the flags it knows, whether it has such a program, and how many of the flags stand
+  // there as they are spelled.
+  std::array<std::int64_t, 3> known_flags(const Framework& framework,
+                                          const std::vector<ShellWord>& words) const {
     std::int64_t known = 0, spelled = 0;
+    const bool starts = std::ranges::any_of(framework.programs, [&](const std::string& program) {
+      return matches(program, settings_.program);
+    });
     for (const ShellWord& word : words) {
       const std::string flag = word.text.substr(0, word.text.find('='));
       // Flags by their last word are those of documents and recipes, "model.num_layers".
@@ -180,7 +184,7 @@ class Opener {
       ++known;
       spelled += row->is_spelled(flag) ? 1 : 0;
     }
-    return {known, spelled};
+    return {known, starts ? 1 : 0, spelled};
   }
   // Whether the flags have one of its signs, "--deepspeed".
   static bool has_flag_sign(const Framework& framework, const std::vector<ShellWord>& words) {
@@ -193,7 +197,7 @@ class Opener {
   }
   // The framework whose sign is there, or else that knows most of the flags.
   void choose(const std::vector<ShellWord>& words) {
-    std::pair<std::int64_t, std::int64_t> most{-1, -1};
+    std::array<std::int64_t, 3> most{-1, -1, -1};
     for (const Framework& framework : frameworks_) {
       if (has_flag_sign(framework, words)) {
         framework_ = &framework;
@@ -252,29 +256,39 @@ class Opener {
           });
         });
     if (!command) return command.error();
-    if (framework_ == nullptr) choose(command.value().arguments);
     settings_.program = command.value().program;
+    if (framework_ == nullptr) choose(command.value().arguments);
     std::vector<std::string>& warnings = settings_.warnings;
     warnings.insert(warnings.end(), script.value().warnings.begin(), script.value().warnings.end());
     settings_.launch = launched(command.value(), script.value(), warnings);
     for (Setting& one : settings_.launch.environment) one.file = file.path;
-    const std::size_t before = settings_.flags.size();
     add_arguments(flags_of_words(command.value().arguments, file.path, takes_nothing(), warnings));
-    const std::vector<Setting> flags(settings_.flags.begin() + static_cast<std::ptrdiff_t>(before),
-                                     settings_.flags.end());
-    return read_named_file(flags, script.value().documents);
+    const auto takes_value = [](std::string_view) { return false; };
+    // accelerate launch --config_file
+    std::vector<Setting> launcher =
+        flags_of_words(command.value().launcher, file.path, takes_value, warnings);
+    if (const Result<> read = read_named_file(launcher, script.value().documents); !read) {
+      return read;
+    }
+    std::vector<Setting> flags;
+    std::swap(flags, settings_.flags);
+    const Result<> read = read_named_file(flags, script.value().documents);
+    settings_.flags.insert(settings_.flags.begin(), flags.begin(), flags.end());
+    return read;
   }
 
   // A file that a script's flag names: a here-document of the script, or one that is given as well.
-  Result<> read_named_file(const std::vector<Setting>& flags,
+  Result<> read_named_file(std::vector<Setting>& flags,
                            const std::map<std::string, std::string>& documents) {
-    if (asked_.files.size() > 1) return {};
-    for (const Setting& flag : flags) {
+    for (Setting& flag : flags) {
       const auto named = [&](const std::string& key) {
         return formula_name(key) == formula_name(flag.flag);
       };
       if (flag.values.size() != 1 || !std::ranges::any_of(framework_->files_in, named)) continue;
-      const auto document = documents.find(flag.values[0]);
+      flag.unknown.clear();  // its name may hang on a run; what it says does not
+      if (asked_.files.size() > 1) continue;
+      const auto document = std::ranges::find_if(
+          documents, [&](const auto& one) { return shown_unknown(one.first) == flag.values[0]; });
       if (document == documents.end()) {
         return json_error(
             flag.file, flag.line, flag.flag,

@@ -16,8 +16,17 @@ constexpr std::size_t kMostExpanded = 1'000'000;  // [B] of a word
 constexpr std::size_t kMostWords = 200'000;
 constexpr int kDeepestExpansion = 64;
 
+// One word, whatever stands for it.
 std::string unknown_mark(std::string_view name) {
-  return kMark + std::string(name) + kMarkEnd;
+  std::string word(name);
+  std::ranges::replace_if(
+      word, [](char c) { return c == ' ' || c == '\t' || c == '\n'; }, '_');
+  return kMark + word + kMarkEnd;
+}
+// What a command would print, and nothing else.
+bool is_printed(std::string_view text) {
+  return text.size() > 2 && text[0] == kMark && text[1] == '(' &&
+         text.find(kMarkEnd) == text.size() - 1;
 }
 bool is_index(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
@@ -329,7 +338,8 @@ void ShellExpansion::assign(std::string_view raw, std::int32_t line) {
   const bool more = equals > 0 && raw[equals - 1] == '+';
   const std::string_view value = raw.substr(equals + 1);
   if (!value.starts_with('(')) {
-    const std::string made = text(value, line);
+    std::string made = text(value, line);
+    if (is_printed(made)) made = unknown_mark(name);  // --var says that variable
     if (more && arrays_.contains(name)) {
       arrays_[name].push_back({made, line});
     } else {

@@ -344,8 +344,18 @@ class Script {
       ended_ = true;
       return Truth::Yes;
     }
-    if (name == "source" || name == "." || name == "eval") {
+    if (name == "source" || name == ".") {
       warn(raw[first].line, name + " is not read: what it sets is not known");
+      return Truth::Yes;
+    }
+    if (name == "eval") {
+      std::string text;  // which is read again
+      for (std::size_t i = first + 1; i < raw.size(); ++i) {
+        for (const ShellWord& word : expansion_.words(raw[i].text, raw[i].line)) {
+          text += (text.empty() ? "" : " ") + word.text;
+        }
+      }
+      if (problem_.none()) read(text, raw[first].line, depth_ + 1);
       return Truth::Yes;
     }
     if (name == "true" || name == ":") return Truth::Yes;

@@ -74,6 +74,7 @@ constexpr KeySpec kFileKeys[] = {
     {.name = "signs", .types = kArray, .item_types = kArray},
     text("flags_in"),
     texts("files_in"),
+    texts("programs"),
     {.name = "last_words", .types = kBool},
     text("base"),
     texts("base_flags"),
@@ -124,6 +125,7 @@ class FrameworkReader {
                    .flags_in = text_of(document_, "flags_in"),
                    .last_words = document_.given("last_words") != nullptr,
                    .files_in = list_of(document_, "files_in"),
+                   .programs = list_of(document_, "programs"),
                    .runtimes = list_of(document_, "runtimes")};
     for (const JsonValue& row : items("signs")) {
       std::vector<std::string>& sign = made.signs.emplace_back();
@@ -336,8 +338,10 @@ const FlagRow* Framework::find_by_name(std::string_view wanted) const {
 const FlagFamily* Framework::family(std::string_view flag) const {
   std::string last = "--" + std::string(flag.substr(flag.rfind('.') + 1));  // as an argument
   std::ranges::replace(last, '_', '-');
+  const std::string of_document = formula_name(flag);  // that stands on a command line
   const auto found = std::ranges::find_if(families, [&](const FlagFamily& f) {
-    return matches(f.pattern, flag) || (last_words && matches(f.pattern, last));
+    return matches(f.pattern, flag) || matches(f.pattern, of_document) ||
+           (last_words && matches(f.pattern, last));
   });
   return found == families.end() ? nullptr : &*found;
 }

@@ -86,6 +86,7 @@ struct Framework {
   std::string flags_in;
   bool last_words = false;  // flags are known by their last word: "model.num_layers" as num_layers
   std::vector<std::string> files_in;  // keys whose value names a second file
+  std::vector<std::string> programs;  // that its scripts start, as patterns
   std::vector<FlagRow> flags;
   std::vector<FlagFamily> families;  // of flags without a row, in this order
   std::vector<std::pair<std::string, std::vector<std::pair<std::string, Json>>>> tables;

@@ -52,10 +52,10 @@ std::string shown(const ExpressionValue& value) {
 }
 
 // The steps of a tree, its operands before each.
-class ExpressionCompiler {
+class ExpressionReader {
  public:
   using Op = Expression::Op;
-  ExpressionCompiler(std::string_view text, const FormulaTree& tree,
+  ExpressionReader(std::string_view text, const FormulaTree& tree,
                      std::span<const std::string> names)
       : text_(text), tree_(tree), names_(names) {}
 
@@ -165,7 +165,7 @@ class ExpressionCompiler {
 Result<Expression> Expression::read(std::string_view text, std::span<const std::string> names) {
   const Result<FormulaTree> tree = read_formula_tree(text);
   if (!tree) return tree.error();
-  return ExpressionCompiler(text, tree.value(), names).run();
+  return ExpressionReader(text, tree.value(), names).run();
 }
 
 bool Expression::is_numeric() const {

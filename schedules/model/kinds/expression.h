@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions of layer kinds and mappings: strings such as "2*d + when(gated, f, 0)".
 //
-// The syntax is schedules/base/formula/formula_tree.h's, with whole numbers and without lists that
-// are written out; the functions are when(c, a, b), ceil(a, b) of a/b, min, max, len(list). False
-// is 0, true is 1. A name is a slot of the caller's; which one is settled when the text is read, so
-// an unknown name is an error there.
+// Whole numbers, 'words', null, names, ( ), + - * / %, comparisons, and or not, `a in b`,
+// when(c, a, b), ceil(a, b) of a/b, min, max, len(list), list[i]. False is 0, true is 1. A name is
+// a slot of the caller's; which one is settled when the text is read, so an unknown name is an
+// error there.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class Expression {
   Result<ExpressionValue> value(std::span<const ExpressionValue> slots) const;
 
  private:
-  friend class ExpressionCompiler;
+  friend class ExpressionReader;
   enum class Op : std::uint8_t {
     Number,
     Word,

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is emitted for a framework is imported as the same plan: 300 random plans per framework,
-// less what it says that it cannot express. The files are compared by the plan that they are read
-// as, key by key, and every tenth by the step that is predicted of it, not by the emitter's word.
+// What is emitted for a framework is imported as the same plan: random plans, less what it says
+// that it cannot express. The files are compared by the plan that they are read
+// as, key by key, and every third by the step that is predicted of it, not by the emitter's word.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -24,7 +27,10 @@
 namespace rehearse {
 namespace {
 
-constexpr int kPlans = 300;
+// Per framework; 300 in the long form.
+int plans_asked() {
+  return std::getenv("REHEARSE_TEST_LONG") != nullptr ? 300 : 6;
+}
 constexpr int kGpusPerNode = 8;
 
 class Folder {
@@ -81,6 +87,10 @@ bool expressible(const Framework& framework, std::uint64_t seed, Drawn& to,
   to.text.plan["runtime"] = json_quoted(framework.runtimes[seed % framework.runtimes.size()]);
   if (!framework.models.empty())
     to.text.model = framework.models[seed % framework.models.size()].config;
+  // What was refused before is mostly left out from the beginning, or hardly a plan is expressible.
+  if (seed % 4 != 0) {
+    for (const std::string& key : refused) to.text.plan.erase(key);
+  }
   for (int round = 0; round < 6; ++round) {
     Result<Scenario> read = to.text.read();
     if (!read) return false;
@@ -107,18 +117,25 @@ std::string differing_keys(const Scenario& drawn, const Scenario& back) {
   const Plan& a = drawn.plan;
   const Plan& b = back.plan;
   std::string text;
+  std::set<std::string> aside{"runtime", "precision", "recompute"}, idle;
+  if (const Result<JsonValue> given = parse_json(plan_json(a, -1), "plan")) {
+    for (const IdleKey& one : keys_without_effect(given.value(), a)) idle.insert(one.key);
+  }
   Precision named = b.precision;
   named.name = a.precision.name;
-  if (!(named == a.precision)) text += "precision; ";
-  if (!(a.recompute.is_full() == b.recompute.is_full())) text += "recompute; ";
-  for (std::size_t part = 0; part < kNumRecomputeParts; ++part) {
+  if (!idle.contains("precision") && !(named == a.precision)) {
+    const auto bytes = [](const Precision& p) {
+      return fmt::format("{}+{}+{} {}", p.parameters, p.gradients, p.optimizer, name_of(p.compute));
+    };
+    text += "precision " + bytes(a.precision) + " -> " + bytes(b.precision) + "; ";
+  }
+  const bool again = !idle.contains("recompute");
+  if (again && a.recompute.is_full() != b.recompute.is_full()) text += "recompute; ";
+  for (std::size_t part = 0; part < kNumRecomputeParts && again; ++part) {
     const auto one = static_cast<RecomputePart>(part);
     if (a.recomputes(one) != b.recomputes(one)) text += "recompute of a part; ";
   }
-  std::set<std::string> aside{"runtime", "precision", "recompute"};
-  if (const Result<JsonValue> given = parse_json(plan_json(a, -1), "plan")) {
-    for (const IdleKey& idle : keys_without_effect(given.value(), a)) aside.insert(idle.key);
-  }
+  aside.insert(idle.begin(), idle.end());
   if (drawn.model.experts.count == 0) {
     for (const PlanRow& row : plan_rows()) {
       if (row.of_experts) aside.insert(path_of(row));
@@ -191,7 +208,8 @@ TEST_P(RoundTrip, AnEmittedPlanIsImportedAsItWas) {
   std::set<std::string> refused;
   int plans = 0, predictions = 0;
   std::uint64_t seed = 1;
-  for (; plans < kPlans && seed < 40'000; ++seed) {
+  const int asked = plans_asked();
+  for (; plans < asked && seed < 40'000; ++seed) {
     Drawn drawn;
     if (!expressible(framework.value(), seed, drawn, refused)) continue;
     SCOPED_TRACE(drawn.text.text());
@@ -201,14 +219,14 @@ TEST_P(RoundTrip, AnEmittedPlanIsImportedAsItWas) {
     const Result<Imported> line = imported_line(framework.value(), drawn);
     ASSERT_TRUE(line) << line.error().message;
     ASSERT_EQ(differing_keys(drawn.scenario, line.value().scenario), "");
-    if (++plans % 10 != 0) continue;
+    if (++plans % 3 != 0) continue;
     const std::int64_t ns = predicted_ns(drawn.scenario, drawn.cluster);
     if (ns < 0) continue;
     ++predictions;
     ASSERT_EQ(predicted_ns(back.value().scenario, drawn.cluster), ns);
   }
-  EXPECT_EQ(plans, kPlans) << "of " << seed << " drawn";
-  EXPECT_GT(predictions, kPlans / 20);
+  EXPECT_EQ(plans, asked) << "of " << seed << " drawn";
+  EXPECT_GT(predictions, 0);
   // Some keys have to be refused: no framework has them all.
   EXPECT_TRUE(refused.contains("schedule"));
   std::string keys;
