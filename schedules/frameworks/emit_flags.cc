@@ -162,7 +162,7 @@ class Emitter {
   }
 
   void add(const FlagRow& row, const Json& value) {
-    if (value.is_null() ||
+    if (value.is_null() || (value.is_array() && value.empty()) ||
         (value.is_boolean() && value.integer() == 0 && row.takes == Takes::Yes)) {
       return;
     }
