@@ -12,6 +12,7 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_document.h"
 #include "schedules/base/shipped.h"
+#include "schedules/frameworks/launch_flags.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
@@ -210,6 +211,13 @@ int plan(const PlanOptions& options) {
     answer.saved.clear();
   } else {
     answer.best = search.result.best.front();
+    Scenario scenario = search.space.base;
+    scenario.plan = answer.best->plan;
+    Result<std::string> flags =
+        launch_flags(scenario, options.framework, model_object(search.space.model_json),
+                     search.cluster.gpus_per_node);
+    if (!flags) return fail(flags.error());
+    answer.flags = std::move(flags).value();
     if (!options.save.empty()) {
       const int code =
           write_file(options.save, sim::scenario_text(search.space, *answer.best, answer.model));

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "schedules/base/counted.h"
@@ -128,115 +127,6 @@ std::string limits(const PlanAnswer& a) {
   return text;
 }
 
-// What Megatron-LM and its fork call alike.
-std::string common_flags(const Plan& p) {
-  return fmt::format(
-      "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {} "
-      "--global-batch-size {} --seq-length {}",
-      p.tensor_parallel, p.pipeline_parallel, p.micro_batch, p.global_batch, p.sequence_length);
-}
-
-// Sharded gradients and parameters: Megatron-FSDP, which sets CUDA_DEVICE_MAX_CONNECTIONS free
-// and has a checkpoint format of its own (megatron/training/arguments.py, d98e8a6).
-std::string megatron_sharding(const Plan& p) {
-  if (p.zero_stage == 0) return "";
-  if (p.zero_stage == 1) return " --use-distributed-optimizer";
-  return fmt::format(
-      " --use-distributed-optimizer --use-megatron-fsdp --data-parallel-sharding-strategy {} "
-      "--ckpt-format fsdp_dtensor, with CUDA_DEVICE_MAX_CONNECTIONS unset",
-      p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
-}
-
-// Megatron-LM's words for parts of a layer (NVIDIA/Megatron-LM megatron/core/transformer/
-// transformer_config.py, recompute_modules); empty: it computes the part again by no flag.
-constexpr std::array<std::string_view, kNumRecomputeParts> kModules{
-    "core_attn",      "layernorm",   "", "moe_act", "mla_up_proj", "mlp", "moe",
-    "shared_experts", "gdn_norm_out"};
-
-std::string recompute_flags(const Plan& p) {
-  if (!p.recompute.any()) return "";
-  if (p.recompute.is_full()) {
-    return " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
-  }
-  std::string text = " --recompute-granularity selective";
-  if (p.recompute.is_word_selective()) return text;
-  text += " --recompute-modules";
-  for (std::size_t i = 0; i < kModules.size(); ++i) {
-    if (p.recomputes(static_cast<RecomputePart>(i))) text += " " + std::string(kModules[i]);
-  }
-  return text;
-}
-
-// Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
-std::string megatron_flags(const Plan& p) {
-  constexpr RecomputePart kUnsaid = RecomputePart::MlpActivation;
-  if (!p.recompute.is_full() && p.recomputes(kUnsaid)) {
-    return fmt::format("none: {} has none that compute {} again", p.runtime.title,
-                       kRecomputePartNames[static_cast<std::size_t>(kUnsaid)]);
-  }
-  std::string text = common_flags(p);
-  if (p.context_parallel > 1)
-    text += fmt::format(" --context-parallel-size {}", p.context_parallel);
-  if (p.expert_parallel > 1) {
-    text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {} ",
-                        p.expert_parallel, p.expert_tensor_parallel);
-    text += p.expert_dispatch == ExpertDispatch::Deduplicated
-                ? "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"
-            : p.expert_dispatch == ExpertDispatch::AllGather
-                ? "--moe-token-dispatcher-type allgather"
-                : "--moe-token-dispatcher-type alltoall";
-    text += p.runtime.grouped_experts ? " --moe-grouped-gemm" : "";
-  }
-  if (p.stage_layers != usual_stage_layers(p)) {
-    text += fmt::format(" --pipeline-model-parallel-layout '{}'", layout_text(p.stage_layers));
-  } else if (p.virtual_stages > 1) {
-    text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
-  }
-  if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
-  return text + recompute_flags(p) + megatron_sharding(p);
-}
-
-// Before Megatron-FSDP.
-std::string earlier_megatron_flags(const Plan& p) {
-  if (p.zero_stage <= 1) return megatron_flags(p);
-  return fmt::format("none: {} shards the optimizer's states alone, which is ZeRO-1",
-                     p.runtime.title);
-}
-
-// Flags of microsoft/Megatron-DeepSpeed (megatron/arguments.py, examples_deepspeed/MoE).
-std::string megatron_deepspeed_flags(const Plan& p) {
-  std::string text = common_flags(p) + fmt::format(" --deepspeed --zero-stage {}", p.zero_stage);
-  if (p.pipeline_parallel == 1) text += " --no-pipeline-parallel";
-  if (p.expert_parallel > 1) {
-    text += fmt::format(" --moe-expert-parallel-size {}", p.expert_parallel);
-    if (p.expert_tensor_parallel > 1) text += " --enable-expert-tensor-parallelism";
-  }
-  if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
-  if (p.recompute.is_full()) {
-    text += " --checkpoint-activations --deepspeed-activation-checkpointing";
-  } else if (p.recompute.any()) {
-    text += " --recompute-granularity selective";
-  }
-  return text;
-}
-
-// Whose arguments a runtime's profile stands for, the first whose name it begins with; or why there
-// are none.
-std::string flags_of(const Plan& plan) {
-  struct Arguments {
-    std::string_view runtimes;
-    std::string (*flags)(const Plan&);
-  };
-  constexpr Arguments kArguments[]{{"megatron_deepspeed", megatron_deepspeed_flags},
-                                   {"megatron_20", earlier_megatron_flags},
-                                   {"megatron", megatron_flags}};
-  for (const Arguments& one : kArguments) {
-    if (plan.runtime.name.starts_with(one.runtimes)) return one.flags(plan);
-  }
-  return fmt::format("none: those of {} are not known here; the layout above is the plan",
-                     plan.runtime.title);
-}
-
 Json plan_of(const sim::FoundPlan& plan) {
   return {{"step_time_s", plan.step_s},
           {"low_s", plan.low_s},
@@ -280,7 +170,7 @@ std::string answer_text(const PlanAnswer& a) {
     text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
                         name_of(best.plan.precision.compute));
   }
-  text += "\nlayout    " + plan_line(best.plan) + layers_text(best.plan) + "\nbatch     " +
+  text += "\nlayout    " + plan_line(best.plan) + "\nbatch     " +
           batch(best.plan) + "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
   text += near(a);
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
@@ -290,7 +180,7 @@ std::string answer_text(const PlanAnswer& a) {
     constexpr std::size_t kWord = std::string_view("experts: ").size();
     text += "experts   " + said.substr(kWord, second - kWord) + "          " + said.substr(second);
   }
-  text += "flags     " + flags_of(best.plan) + "\n";
+  text += "flags     " + a.flags + "\n";
   text += fmt::format("          the fastest of {} layouts for {}\n",
                       with_commas(static_cast<double>(a.considered)), best.plan.runtime.title);
   if (!a.saved.empty()) {
@@ -315,6 +205,7 @@ std::string answer_json(const PlanAnswer& a) {
             {"considered", a.considered},
             {"fits", a.best.has_value()}};
   json["best"] = a.best ? plan_of(*a.best) : Json(nullptr);
+  json["flags"] = a.best ? Json(a.flags) : Json(nullptr);
   json["near"] = Json::array();
   for (const sim::NearPlan& one : a.near) {
     json["near"].push_back({{"step_time_s", one.step_s},

@@ -31,6 +31,7 @@ struct PlanAnswer {
   std::vector<Way> ways;                     // only where nothing fits
   std::int64_t capacity = 0;                 // [B] of a GPU
   std::int64_t considered = 0;               // plans
+  std::string flags;                         // that launch it, or why there are none
   std::string saved;                         // the scenario's file; empty: not asked for
 };
 

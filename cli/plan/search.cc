@@ -14,6 +14,7 @@
 #include "cli/plan/buy_options.h"
 #include "cli/words.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/frameworks/launch_flags.h"
 #include "schedules/scenario/plan_line.h"
 #include "sim/cluster/cluster.h"
 #include "sim/search/report/saved_plan.h"
@@ -278,6 +279,17 @@ class Searcher {
   std::optional<int> failed_;
 };
 
+// What launches the fastest plan of the first case in the framework that was asked for.
+Result<std::string> flags_of(const sim::Space& space, const sim::SearchReport& report,
+                             const std::string& framework) {
+  if (report.cases.empty() || report.cases.front().result.best.empty()) return std::string();
+  Scenario scenario = space.base;
+  scenario.plan = report.cases.front().result.best.front().plan;
+  Result<std::string> flags = launch_flags(scenario, framework, model_object(space.model_json),
+                                           space.base.cluster.gpus_per_node);
+  return flags ? "flags     " + flags.value() + "\n" : flags;
+}
+
 int search(const SearchOptions& options, const Given& given) {
   if (options.json && options.csv) {
     return fail("--json and --csv exclude each other");
@@ -334,6 +346,11 @@ int search(const SearchOptions& options, const Given& given) {
                            : options.csv ? sim::search_csv(report)
                                          : sim::search_text(report);
   print_text(text);
+  if (!options.framework.empty() && !options.json && !options.csv) {
+    const Result<std::string> flags = flags_of(searcher.first(), report, options.framework);
+    if (!flags) return fail(flags.error());
+    print_text(flags.value());
+  }
   const bool nothing = std::ranges::all_of(report.cases, [](const sim::SearchCase& one) {
     return one.result.best.empty() && !one.result.interrupted;
   });

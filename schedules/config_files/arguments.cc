@@ -7,7 +7,7 @@
 #include <charconv>
 #include <optional>
 
-#include "schedules/frameworks/expression.h"
+#include "schedules/frameworks/formula.h"
 
 namespace rehearse {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "schedules/frameworks/expression.h"
+#include "schedules/frameworks/formula.h"
 
 namespace rehearse {
 namespace {

@@ -115,27 +115,10 @@ bool has_sign(const Framework& framework, const JsonValue& document) {
   });
 }
 
-Result<std::vector<Framework>> all_frameworks(const std::string& named) {
-  std::vector<Framework> found;
-  const std::vector<std::string> names = framework_names();
-  for (const std::string& name : names) {
-    if (!named.empty() && name != named) continue;
-    Result<Framework> read = read_framework(name);
-    if (!read) return read.error();
-    found.push_back(std::move(read).value());
-  }
-  if (found.empty()) {
-    const std::vector<std::string_view> known(names.begin(), names.end());
-    return Error{"--from " + json_excerpt(named) + ": no such framework" +
-                 what_is_known(named, known)};
-  }
-  return found;
-}
-
 class Opener {
  public:
-  Opener(const ConfigFiles& asked, std::vector<Framework> frameworks)
-      : asked_(asked), frameworks_(std::move(frameworks)) {}
+  Opener(const ConfigFiles& asked, const std::vector<Framework>& frameworks)
+      : asked_(asked), frameworks_(frameworks) {}
 
   Result<OpenedConfig> run() {
     std::vector<OpenedFile> files;
@@ -183,23 +166,44 @@ class Opener {
       return row != nullptr && row->takes == Takes::Yes;
     };
   }
-  static std::int64_t known_flags(const Framework& framework, const std::vector<ShellWord>& words) {
-    std::int64_t known = 0;
+  // How many of the flags it knows, whether it has such a program, and how many of the flags stand
+  // there as they are spelled.
+  std::array<std::int64_t, 3> known_flags(const Framework& framework,
+                                          const std::vector<ShellWord>& words) const {
+    std::int64_t known = 0, spelled = 0;
+    const bool starts = std::ranges::any_of(framework.programs, [&](const std::string& program) {
+      return matches(program, settings_.program);
+    });
     for (const ShellWord& word : words) {
       const std::string flag = word.text.substr(0, word.text.find('='));
       // Flags by their last word are those of documents and recipes, "model.num_layers".
       const bool of_document = flag.find('.') != std::string::npos;
-      const bool known_here = flag.starts_with("--") && (!framework.last_words || of_document) &&
-                              framework.find(flag) != nullptr;
-      known += known_here ? 1 : 0;
+      if (!flag.starts_with("--") || (framework.last_words && !of_document)) continue;
+      const FlagRow* row = framework.find(flag);
+      if (row == nullptr) continue;
+      ++known;
+      spelled += row->is_spelled(flag) ? 1 : 0;
     }
-    return known;
+    return {known, starts ? 1 : 0, spelled};
   }
-  // The framework that knows most of the flags.
+  // Whether the flags have one of its signs, "--deepspeed".
+  static bool has_flag_sign(const Framework& framework, const std::vector<ShellWord>& words) {
+    const auto said = [&](const std::string& flag) {
+      return std::ranges::find(words, flag, &ShellWord::text) != words.end();
+    };
+    return std::ranges::any_of(framework.signs, [&](const std::vector<std::string>& sign) {
+      return std::ranges::all_of(sign, said);
+    });
+  }
+  // The framework whose sign is there, or else that knows most of the flags.
   void choose(const std::vector<ShellWord>& words) {
-    std::int64_t most = -1;
+    std::array<std::int64_t, 3> most{-1, -1, -1};
     for (const Framework& framework : frameworks_) {
-      const std::int64_t known = known_flags(framework, words);
+      if (has_flag_sign(framework, words)) {
+        framework_ = &framework;
+        return;
+      }
+      const auto known = known_flags(framework, words);
       if (known <= most) continue;
       most = known;
       framework_ = &framework;
@@ -252,13 +256,53 @@ class Opener {
           });
         });
     if (!command) return command.error();
-    if (framework_ == nullptr) choose(command.value().arguments);
     settings_.program = command.value().program;
+    if (framework_ == nullptr) choose(command.value().arguments);
     std::vector<std::string>& warnings = settings_.warnings;
     warnings.insert(warnings.end(), script.value().warnings.begin(), script.value().warnings.end());
     settings_.launch = launched(command.value(), script.value(), warnings);
     for (Setting& one : settings_.launch.environment) one.file = file.path;
     add_arguments(flags_of_words(command.value().arguments, file.path, takes_nothing(), warnings));
+    const auto takes_value = [](std::string_view) { return false; };
+    // accelerate launch --config_file
+    std::vector<Setting> launcher =
+        flags_of_words(command.value().launcher, file.path, takes_value, warnings);
+    if (const Result<> read = read_named_file(launcher, script.value().documents); !read) {
+      return read;
+    }
+    std::vector<Setting> flags;
+    std::swap(flags, settings_.flags);
+    const Result<> read = read_named_file(flags, script.value().documents);
+    settings_.flags.insert(settings_.flags.begin(), flags.begin(), flags.end());
+    return read;
+  }
+
+  // A file that a script's flag names: a here-document of the script, or one that is given as well.
+  Result<> read_named_file(std::vector<Setting>& flags,
+                           const std::map<std::string, std::string>& documents) {
+    for (Setting& flag : flags) {
+      const auto named = [&](const std::string& key) {
+        return formula_name(key) == formula_name(flag.flag);
+      };
+      if (flag.values.size() != 1 || !std::ranges::any_of(framework_->files_in, named)) continue;
+      flag.unknown.clear();  // its name may hang on a run; what it says does not
+      if (asked_.files.size() > 1) continue;
+      const auto document = std::ranges::find_if(
+          documents, [&](const auto& one) { return shown_unknown(one.first) == flag.values[0]; });
+      if (document == documents.end()) {
+        return json_error(
+            flag.file, flag.line, flag.flag,
+            "says more in " + json_excerpt(flag.values[0]) + ": name that file behind this one");
+      }
+      OpenedFile file{.path = flag.file, .text = {}, .form = Form::Json, .document = {}};
+      Result<JsonValue> read = parse_json(plain_json(document->second), flag.values[0]);
+      if (!read) return read.error();
+      file.document = std::move(read).value();
+      if (!file.document.is(JsonKind::Object)) {
+        return json_error(flag.file, flag.line, flag.flag, "is no table of keys");
+      }
+      if (const Result<> done = read_document(file); !done) return done;
+    }
     return {};
   }
 
@@ -365,7 +409,7 @@ class Opener {
   }
 
   const ConfigFiles& asked_;
-  std::vector<Framework> frameworks_;
+  const std::vector<Framework>& frameworks_;
   const Framework* framework_ = nullptr;
   Settings settings_;
   int seconds_ = 0;  // files that others name
@@ -373,10 +417,32 @@ class Opener {
 
 }  // namespace
 
+Result<std::vector<Framework>> known_frameworks(const std::string& named) {
+  std::vector<Framework> found;
+  const std::vector<std::string> names = framework_names();
+  for (const std::string& name : names) {
+    if (!named.empty() && name != named) continue;
+    Result<Framework> read = read_framework(name);
+    if (!read) return read.error();
+    found.push_back(std::move(read).value());
+  }
+  if (found.empty()) {
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return Error{"--from " + json_excerpt(named) + ": no such framework" +
+                 what_is_known(named, known)};
+  }
+  return found;
+}
+
+Result<OpenedConfig> open_config(const ConfigFiles& files,
+                                 const std::vector<Framework>& frameworks) {
+  return Opener(files, frameworks).run();
+}
+
 Result<OpenedConfig> open_config(const ConfigFiles& files) {
-  Result<std::vector<Framework>> frameworks = all_frameworks(files.framework);
+  const Result<std::vector<Framework>> frameworks = known_frameworks(files.framework);
   if (!frameworks) return frameworks.error();
-  return Opener(files, std::move(frameworks).value()).run();
+  return open_config(files, frameworks.value());
 }
 
 }  // namespace rehearse

@@ -26,8 +26,13 @@ struct OpenedConfig {
   Settings settings;
 };
 
+// Those that files may be of: all that are shipped, or the one that is named.
+Result<std::vector<Framework>> known_frameworks(const std::string& named);
+
 // Errors: one line. A file that is already a scenario, or of a framework that trains otherwise, is
 // named as that.
-Result<OpenedConfig> open_config(const ConfigFiles& files);
+Result<OpenedConfig> open_config(const ConfigFiles& files,
+                                 const std::vector<Framework>& frameworks);
+Result<OpenedConfig> open_config(const ConfigFiles& files);  // of known_frameworks
 
 }  // namespace rehearse

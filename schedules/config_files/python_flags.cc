@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "schedules/base/json_reader.h"
-#include "schedules/frameworks/expression.h"
+#include "schedules/frameworks/formula.h"
 
 namespace rehearse {
 namespace {

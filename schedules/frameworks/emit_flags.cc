@@ -28,7 +28,11 @@ Json train_facts(const TrainOptions& t) {
           {"epsilon", number_value(t.epsilon)},
           {"weight_decay", number_value(t.weight_decay)},
           {"clip_norm", number_value(t.clip_norm)},
-          {"seed", t.seed}};
+          {"seed", t.seed},
+          {"weight_decay_matrices_only", t.weight_decay_matrices_only},
+          {"router_auxiliary_loss", number_value(t.router_auxiliary_loss)},
+          {"router_z_loss", number_value(t.router_z_loss)},
+          {"router_bias_rate", number_value(t.router_bias_rate)}};
 }
 
 class Emitter {
@@ -71,6 +75,7 @@ class Emitter {
     }
     name_model();
     for (const FlagRow& row : framework_.flags) {
+      if (row.absent) continue;
       if (const Result<> done = take_row(row); !done) return done.error();
     }
     if (const Result<> done = take_environment(); !done) return done.error();
@@ -146,7 +151,7 @@ class Emitter {
   }
 
   void add(const FlagRow& row, const Json& value) {
-    if (value.is_null() ||
+    if (value.is_null() || (value.is_array() && value.empty()) ||
         (value.is_boolean() && value.integer() == 0 && row.takes == Takes::Yes)) {
       return;
     }
@@ -232,6 +237,14 @@ class Emitter {
       differ(std::string(row.key.name), trait_json(row, plan.runtime),
              trait_json(row, back.runtime));
     }
+    // How it trains costs nothing: what the files do not say is said here.
+    const Json training = train_facts(scenario_.train),
+               trains = train_facts(read.value().scenario.train);
+    for (const Json::Member& fact : training.members()) {
+      if (equal(fact.value, trains[fact.key])) continue;
+      made_.notes.push_back("train." + fact.key + ": " + shown(fact.value) + ": " +
+                            framework_.title + " would train with " + shown(trains[fact.key]));
+    }
     const Json model = model_facts(scenario_.model),
                found = model_facts(read.value().scenario.model);
     for (const Json::Member& fact : model.members()) {
@@ -299,10 +312,7 @@ Result<Emitted> emit_flags(const Framework& framework, const Scenario& scenario,
 
 std::string flags_text(const std::vector<Setting>& flags) {
   std::string text;
-  for (const Setting& setting : flags) {
-    text += (text.empty() ? "" : " ") + setting.flag;
-    for (const std::string& value : setting.values) text += " " + shell_quoted(value);
-  }
+  for (const Setting& setting : flags) text += (text.empty() ? "" : " ") + command_words(setting);
   return text;
 }
 

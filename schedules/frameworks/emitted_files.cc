@@ -79,12 +79,6 @@ std::string toml(const std::vector<Branch>& tree, const std::string& path) {
   return text;
 }
 
-std::string words_of(const Setting& flag) {
-  std::string text = (flag.flag.starts_with('-') ? "" : "--") + flag.flag;
-  for (const std::string& value : flag.values) text += " " + shell_quoted(value);
-  return text;
-}
-
 // One line a group, each but the last with a backslash.
 std::string grouped(const std::vector<Setting>& flags, const std::vector<std::string>& groups) {
   std::vector<std::string> order;
@@ -95,7 +89,7 @@ std::string grouped(const std::vector<Setting>& flags, const std::vector<std::st
   for (const std::string& group : order) {
     text += "  ";
     for (std::size_t i = 0; i < flags.size(); ++i) {
-      if (groups[i] == group) text += words_of(flags[i]) + " ";
+      if (groups[i] == group) text += command_words(flags[i]) + " ";
     }
     text += "\\\n";
   }
@@ -113,6 +107,12 @@ std::string shell_quoted(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+std::string command_words(const Setting& flag) {
+  std::string text = (flag.flag.starts_with('-') ? "" : "--") + flag.flag;
+  for (const std::string& value : flag.values) text += " " + shell_quoted(value);
+  return text;
 }
 
 Result<std::string> emitted_text(

@@ -21,5 +21,7 @@ Result<std::string> emitted_text(
 
 // As one word of a shell.
 std::string shell_quoted(std::string_view text);
+// A flag with its values in a command: "--tp 8", also of a document's flag "tp".
+std::string command_words(const Setting& flag);
 
 }  // namespace rehearse

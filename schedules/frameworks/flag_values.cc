@@ -72,6 +72,7 @@ Result<std::map<std::string, GivenFlag>> flag_values(const Framework& framework,
     if (row == nullptr || setting.null) continue;
     if (!row->unsaid.empty() && setting.values == std::vector<std::string>{row->unsaid}) continue;
     Result<Json> value = converted(*row, setting);
+    if (!value && row->use != FlagUse::Used) continue;  // no plan hangs on it
     if (!value) return value.error();
     GivenFlag& flag = found[row->name];
     if (flag.setting != nullptr && !equal(flag.value, value.value())) {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kUses{"used", "no_effect", "not_modelled", "refused"};
 constexpr std::array<std::string_view, 5> kTakes{"yes", "integer", "number", "text", "list"};
+constexpr std::string_view kAssumed = "assumed";
 constexpr unsigned kAnything = kBool | kInteger | kNumber | kString | kArray;
 
 constexpr KeySpec text(std::string_view name, bool required = false) {
@@ -41,7 +42,7 @@ constexpr KeySpec kFlagKeys[] = {text("flag", true),
                                  text("group"),
                                  text("unsaid"),
                                  text("note"),
-                                 text("source")};
+                                 text("source", true)};
 constexpr KeyTable kFlag{.title = "flag", .keys = kFlagKeys};
 
 constexpr KeySpec kFamilyKeys[] = {texts("flags"), words("use", kUses), text("note")};
@@ -68,12 +69,15 @@ constexpr KeySpec kFileKeys[] = {
     text("title", true),
     text("about"),
     text("source", true),
+    {.name = "sources", .types = kObject, .members = &kAny},
     texts("runtimes"),
     {.name = "signs", .types = kArray, .item_types = kArray},
     text("flags_in"),
     texts("files_in"),
+    texts("programs"),
     {.name = "last_words", .types = kBool},
     text("base"),
+    texts("base_flags"),
     {.name = "flags", .types = kArray, .items = &kFlag, .required = true},
     {.name = "families", .types = kArray, .items = &kFamily},
     {.name = "tables", .types = kObject, .members = &kAny},
@@ -121,6 +125,7 @@ class FrameworkReader {
                    .flags_in = text_of(document_, "flags_in"),
                    .last_words = document_.given("last_words") != nullptr,
                    .files_in = list_of(document_, "files_in"),
+                   .programs = list_of(document_, "programs"),
                    .runtimes = list_of(document_, "runtimes")};
     for (const JsonValue& row : items("signs")) {
       std::vector<std::string>& sign = made.signs.emplace_back();
@@ -176,12 +181,24 @@ class FrameworkReader {
   void fail(const JsonValue& where, std::string_view key, const std::string& what) {
     report_.fail(where.line, std::string(key), what);
   }
-  std::optional<Expression> formula(const JsonValue& row, std::string_view key) {
+  std::optional<Formula> formula(const JsonValue& row, std::string_view key) {
     const JsonValue* value = row.given(key);
     if (value == nullptr) return {};
-    Result<Expression> read = Expression::parse(value->text);
+    Result<Formula> read = Formula::parse(value->text);
     if (read) return std::move(read).value();
     fail(*value, key, read.error().message);
+    return {};
+  }
+
+  // Where a row was read: the file whose name in `sources` it has, or nowhere.
+  std::string source_of(const JsonValue& row) {
+    const std::string name = text_of(row, "source");
+    if (name == kAssumed) return name;
+    const JsonValue* sources = document_.given("sources");
+    const JsonMember* file = sources == nullptr ? nullptr : sources->find(name);
+    if (file != nullptr) return file->value.text;
+    fail(row, "source",
+         json_excerpt(name) + " is neither " + std::string(kAssumed) + " nor a name of sources");
     return {};
   }
 
@@ -196,7 +213,8 @@ class FrameworkReader {
                  .unsaid = text_of(row, "unsaid"),
                  .value = json_of(row.given("value")),
                  .emit = formula(row, "emit"),
-                 .group = text_of(row, "group")};
+                 .group = text_of(row, "group"),
+                 .source = source_of(row)};
     made.name = formula_name(made.flag);
     if (const JsonValue* sets = row.given("sets")) {
       made.sets = true;
@@ -288,6 +306,11 @@ std::string formula_name(std::string_view flag) {
   return name;
 }
 
+bool FlagRow::is_spelled(std::string_view as) const {
+  if (!flag.starts_with("--") && as.starts_with("--")) as.remove_prefix(2);
+  return as == flag || std::ranges::find(also, as) != also.end();
+}
+
 bool Framework::names_models() const {
   return !models.empty() || std::ranges::any_of(import_steps, [](const Step& step) {
     return step.kind == Step::Kind::Set && step.name.starts_with("model.");
@@ -297,6 +320,7 @@ bool Framework::names_models() const {
 const FlagRow* Framework::find(std::string_view flag) const {
   const std::string wanted = formula_name(flag);
   for (const FlagRow& row : flags) {
+    if (row.absent) continue;
     if (row.name == wanted) return &row;
     for (const std::string& older : row.also) {
       if (formula_name(older) == wanted) return &row;
@@ -314,15 +338,19 @@ const FlagRow* Framework::find_by_name(std::string_view wanted) const {
 const FlagFamily* Framework::family(std::string_view flag) const {
   std::string last = "--" + std::string(flag.substr(flag.rfind('.') + 1));  // as an argument
   std::ranges::replace(last, '_', '-');
+  const std::string of_document = formula_name(flag);  // that stands on a command line
   const auto found = std::ranges::find_if(families, [&](const FlagFamily& f) {
-    return matches(f.pattern, flag) || (last_words && matches(f.pattern, last));
+    return matches(f.pattern, flag) || matches(f.pattern, of_document) ||
+           (last_words && matches(f.pattern, last));
   });
   return found == families.end() ? nullptr : &*found;
 }
 
 std::string Framework::nearest_flag(std::string_view flag) const {
   std::vector<std::string_view> known;
-  for (const FlagRow& row : flags) known.push_back(row.flag);
+  for (const FlagRow& row : flags) {
+    if (!row.absent) known.push_back(row.flag);
+  }
   return std::string(nearest(flag.substr(0, 64), known));
 }
 
@@ -339,10 +367,13 @@ Json Framework::lookup(const std::string& table, const std::string& text) const 
 namespace {
 
 // What a framework has of the one that it is made of: rows that it has none of its own for,
-// families, tables; the other's steps follow its own.
-void build_on(Framework& made, Framework base) {
+// families, tables; the other's steps follow its own. `flags`: those of the other that it has;
+// none: all.
+void build_on(Framework& made, Framework base, const std::vector<std::string>& flags) {
   for (FlagRow& row : base.flags) {
-    if (made.find_by_name(row.name) == nullptr) made.flags.push_back(std::move(row));
+    if (made.find_by_name(row.name) != nullptr) continue;
+    row.absent = !flags.empty() && std::ranges::find(flags, row.flag) == flags.end();
+    made.flags.push_back(std::move(row));
   }
   const auto append = [](auto& to, auto& from) {
     for (auto& one : from) to.push_back(std::move(one));
@@ -366,7 +397,12 @@ Result<Framework> parse_framework(const JsonValue& document, const std::string& 
     Result<Framework> read =
         report.ok() ? read_framework(base->text) : Result<Framework>(report.error());
     if (!read) return read.error();
-    build_on(made, std::move(read).value());
+    for (const std::string& flag : list_of(document, "base_flags")) {
+      if (read.value().find_by_name(formula_name(flag)) == nullptr) {
+        report.fail(base->line, "base_flags", base->text + " has no " + flag);
+      }
+    }
+    build_on(made, std::move(read).value(), list_of(document, "base_flags"));
   }
   check_names(made, made.import_steps, report);
   if (!report.ok()) return report.error();

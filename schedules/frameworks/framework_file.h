@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of a framework's own configuration: scenarios/frameworks/NAME.json, one file each.
 // Every flag has a row with what becomes of it; what several flags say together stands in steps,
-// formulas (expression.h) that are taken one after another. The same file is read both ways: flags
+// formulas (formula.h) that are taken one after another. The same file is read both ways: flags
 // become keys of a scenario (import_flags.h), and keys flags (emit_flags.h).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/base/result.h"
-#include "schedules/frameworks/expression.h"
+#include "schedules/frameworks/formula.h"
 
 namespace rehearse {
 
@@ -41,8 +41,12 @@ struct FlagRow {
   std::string unsaid;  // a word that leaves it to others: "auto"
   std::vector<std::pair<std::string, Json>> words;
   Json value;
-  std::optional<Expression> emit;  // the flag's value in a plan's command; none, false: left out
-  std::string group;               // of flags that stand together there
+  std::optional<Formula> emit;  // the flag's value in a plan's command; none, false: left out
+  std::string group;            // of flags that stand together there
+  std::string source;           // "repository, path, commit" where it was read, or "assumed"
+  bool absent = false;          // of the base alone: formulas may ask for it, no file says it
+
+  bool is_spelled(std::string_view as) const;  // as the framework does, or did; -- may stand before
 };
 
 // Flags of one kind, by a pattern.
@@ -56,7 +60,7 @@ struct Step {
   enum class Kind : std::uint8_t { Let, Set, Refuse, Warn, Say };
   Kind kind = Kind::Let;
   std::string name;  // of the value, the key, or (Refuse, Say) the flag
-  std::optional<Expression> to, when;
+  std::optional<Formula> to, when;
   Sentence text;                // Refuse, Warn: a sentence; Say: the note of the flag
   FlagUse use = FlagUse::Used;  // Say
 };
@@ -82,6 +86,7 @@ struct Framework {
   std::string flags_in;
   bool last_words = false;  // flags are known by their last word: "model.num_layers" as num_layers
   std::vector<std::string> files_in;  // keys whose value names a second file
+  std::vector<std::string> programs;  // that its scripts start, as patterns
   std::vector<FlagRow> flags;
   std::vector<FlagFamily> families;  // of flags without a row, in this order
   std::vector<std::pair<std::string, std::vector<std::pair<std::string, Json>>>> tables;
@@ -93,7 +98,7 @@ struct Framework {
 
   // Whether its flags say the shape of a model, or its name.
   bool names_models() const;
-  const FlagRow* find(std::string_view flag) const;            // by any spelling, with dashes or _
+  const FlagRow* find(std::string_view flag) const;  // that it has, by any spelling, - or _
   const FlagRow* find_by_name(std::string_view wanted) const;  // in formulas
   const FlagFamily* family(std::string_view flag) const;
   // The known flag with the fewest letters that differ.

@@ -74,6 +74,7 @@ class Importer {
         report.use = row->use;
         report.key = row->key;
         report.note = row->note;
+        report.source = row->source;
         if (row->use == FlagUse::Used && !setting.unknown.empty()) {
           return setting_error(setting, "$" + setting.unknown + " is known to a run alone: --var " +
                                             setting.unknown + "=VALUE");
@@ -353,6 +354,7 @@ class Importer {
   Error blamed(const Error& error) const;
   void leave_out_defaults(Json& document);
   void name_precision(Json& document);
+  void say_model_is_another();
 
   const Framework& framework_;
   const Settings& settings_;
@@ -366,6 +368,7 @@ class Importer {
   Json facts_ = Json::object();
   const Setting* asked_ = nullptr;  // the first flag that a step asked for
   std::int32_t gpus_ = 0, base_gpus_ = 0;
+  bool model_is_here_ = false;  // the flags say its shape
 };
 
 // A member per line, lists on one.
@@ -420,7 +423,9 @@ Result<Json> Importer::document() {
     if (model.empty())
       return Error{file() + ": it does not say which model it trains: --model FILE"};
     made["model"] = std::move(model);
+    model_is_here_ = true;
   }
+  if (!model_is_here_) say_model_is_another();
   if (!options_.cluster.empty()) made["cluster"] = options_.cluster;
   made["gpus"] = gpus_;
   made["plan"] = std::move(plan);
@@ -429,6 +434,18 @@ Result<Json> Importer::document() {
     if (const Result<> done = take_override(made, set); !done) return done.error();
   }
   return made;
+}
+
+// Flags of a model's shape, where the model is one that is named.
+void Importer::say_model_is_another() {
+  for (FlagReport& report : made_.flags) {
+    const auto said = keys_.find(report.key);
+    const bool taken = said != keys_.end() && said->second.by != nullptr &&
+                       report.key == "model.vocab_size" && keys_.contains("model");
+    if (report.use != FlagUse::Used || !report.key.starts_with("model.") || taken) continue;
+    report.use = FlagUse::NoEffect;
+    report.note = "the model is the one that is named: nothing of its shape is taken from here";
+  }
 }
 
 // KEY=VALUE of --set, VALUE as JSON or else a string.

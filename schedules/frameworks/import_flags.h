@@ -34,6 +34,7 @@ struct FlagReport {
   Setting setting;
   std::optional<FlagUse> use;
   std::string key, note;
+  std::string source;  // where the flag was read in the framework
 };
 
 struct Imported {

@@ -31,6 +31,7 @@ Json row_of(const FlagReport& report) {
            {"class", class_of(report)}};
   row["key"] = report.key.empty() ? Json(nullptr) : Json(report.key);
   row["note"] = report.note.empty() ? Json(nullptr) : Json(report.note);
+  row["source"] = report.source.empty() ? Json(nullptr) : Json(report.source);
   return row;
 }
 

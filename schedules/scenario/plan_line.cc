@@ -3,6 +3,7 @@
 
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/stage_layers.h"
 
 namespace rehearse {
 namespace {
@@ -39,7 +40,7 @@ std::string plan_line(const Plan& plan) {
   if (plan.precision.name != Precision{}.name) add(plan.precision.name);
   if (plan.optimizer != Plan{}.optimizer) add(std::string(name_of(plan.optimizer)));
   if (plan.overlap_expert_parallel == ExpertOverlap::Pair) add("forwards beside backwards");
-  return text;
+  return text + layers_text(plan);
 }
 
 }  // namespace rehearse

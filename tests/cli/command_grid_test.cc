@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "cli/plan/plan_answer.h"
 #include "schedules/base/json_reader.h"
@@ -62,96 +61,6 @@ ScenarioText with_one_plan(const RandomScenario& of, const Plan& plan) {
   return text;
 }
 
-std::string member_of(const std::string& json, const std::string& key) {
-  const std::size_t at = json.find('"' + key + "\": ");
-  if (at == std::string::npos) return "";
-  const std::size_t from = at + key.size() + 4;
-  return json.substr(from, json.find_first_of(",}\n", from) - from);
-}
-
-// --- the flags of Megatron-LM's training scripts, read back (megatron/training/arguments.py)
-
-struct Flag {
-  std::string_view name;
-  std::int32_t values = 0;
-  void (*take)(std::map<std::string, std::string>& plan, const std::string& value) = nullptr;
-};
-using Keys = std::map<std::string, std::string>;
-constexpr Flag kFlags[]{
-    {"--tensor-model-parallel-size", 1,
-     [](Keys& p, const std::string& v) { p["tensor_parallel"] = v; }},
-    {"--pipeline-model-parallel-size", 1,
-     [](Keys& p, const std::string& v) { p["pipeline_parallel"] = v; }},
-    {"--micro-batch-size", 1, [](Keys& p, const std::string& v) { p["micro_batch"] = v; }},
-    {"--global-batch-size", 1, [](Keys& p, const std::string& v) { p["global_batch"] = v; }},
-    {"--seq-length", 1, [](Keys& p, const std::string& v) { p["sequence_length"] = v; }},
-    {"--context-parallel-size", 1,
-     [](Keys& p, const std::string& v) { p["context_parallel"] = v; }},
-    {"--expert-model-parallel-size", 1,
-     [](Keys& p, const std::string& v) { p["expert_parallel"] = v; }},
-    {"--expert-tensor-parallel-size", 1,
-     [](Keys& p, const std::string& v) { p["expert_tensor_parallel"] = v; }},
-    {"--moe-token-dispatcher-type", 1,
-     [](Keys& p, const std::string& v) {
-       p["expert_dispatch"] = v == "flex"        ? "\"deduplicated\""
-                              : v == "allgather" ? "\"all_gather\""
-                                                 : "\"all_to_all\"";
-     }},
-    {"--moe-flex-dispatcher-backend", 1, [](Keys&, const std::string&) {}},
-    {"--moe-grouped-gemm", 0, [](Keys& p, const std::string&) { p["grouped_experts"] = "true"; }},
-    {"--num-virtual-stages-per-pipeline-rank", 1,
-     [](Keys& p, const std::string& v) { p["virtual_stages"] = v; }},
-    {"--sequence-parallel", 0,
-     [](Keys& p, const std::string&) { p["sequence_parallel"] = "true"; }},
-    {"--use-distributed-optimizer", 0, [](Keys& p, const std::string&) { p["zero_stage"] = "1"; }},
-    {"--use-megatron-fsdp", 0, [](Keys&, const std::string&) {}},
-    {"--data-parallel-sharding-strategy", 1,
-     [](Keys& p, const std::string& v) { p["zero_stage"] = v == "optim_grads" ? "2" : "3"; }},
-    {"--ckpt-format", 1, [](Keys&, const std::string&) {}},
-    {"--recompute-granularity", 1,
-     [](Keys& p, const std::string& v) { p["recompute"] = json_quoted(v); }},
-    {"--recompute-method", 1, [](Keys&, const std::string&) {}},
-    {"--recompute-num-layers", 1, [](Keys&, const std::string&) {}},
-};
-// Megatron's names of what --recompute-modules lists.
-constexpr std::pair<std::string_view, std::string_view> kModules[]{
-    {"core_attn", "attention_core"},     {"layernorm", "norm"}, {"moe_act", "expert_activation"},
-    {"mla_up_proj", "latent_up"},        {"mlp", "mlp"},        {"moe", "experts"},
-    {"shared_experts", "shared_experts"}};
-
-// What the flags say of a plan; what they leave out is Megatron's default. An unknown flag: "?".
-Keys plan_of_flags(const std::string& flags) {
-  Keys plan{{"context_parallel", "1"},
-            {"zero_stage", "0"},
-            {"sequence_parallel", "false"},
-            {"virtual_stages", "1"},
-            {"recompute", "\"none\""}};
-  std::istringstream words(flags.substr(0, flags.find(", with ")));  // what else a launch needs
-  std::string word, value;
-  while (words >> word) {
-    if (word == "--recompute-modules") {
-      std::string list;
-      while (words >> std::ws && words.peek() != '-' && words >> value) {
-        const auto known =
-            std::ranges::find(kModules, value, [](const auto& m) { return m.first; });
-        list += (list.empty() ? "" : ", ") +
-                json_quoted(known == std::end(kModules) ? "?" : known->second);
-      }
-      plan["recompute"] = "[" + list + "]";
-      continue;
-    }
-    const auto flag = std::ranges::find(kFlags, word, &Flag::name);
-    if (flag == std::end(kFlags)) {
-      plan["?"] = word;
-      continue;
-    }
-    value.clear();
-    if (flag->values > 0) words >> value;
-    flag->take(plan, value);
-  }
-  return plan;
-}
-
 std::string line_of(const std::string& text, const std::string& head) {
   const std::size_t at = text.find("\n" + head);
   if (at == std::string::npos) return "";
@@ -159,20 +68,11 @@ std::string line_of(const std::string& text, const std::string& head) {
   return text.substr(from, text.find('\n', from) - from);
 }
 
-// Keys that the flags name, as the plan has them.
-std::string value_in(const Plan& plan, const std::string& key) {
-  if (key == "recompute") return recompute_json(plan);
-  if (key == "sequence_parallel") {
-    return json_bool(plan.sequence_parallel && plan.tensor_parallel > 1);
-  }
-  return member_of(plan_json(plan, -1), key);
-}
-
 // --- the grid
 
-enum class Ask { Plans, Fits, Verdict, Step, Peak, Words, Csv, Bound, Candidate, Flags, Answer };
-constexpr std::string_view kAsks[] = {"plans", "fits",  "verdict",   "step",  "peak",  "words",
-                                      "csv",   "bound", "candidate", "flags", "answer"};
+enum class Ask { Plans, Fits, Verdict, Step, Peak, Words, Csv, Bound, Candidate, Answer };
+constexpr std::string_view kAsks[] = {"plans", "fits", "verdict", "step",      "peak",
+                                      "words", "csv",  "bound",   "candidate", "answer"};
 
 std::int64_t asked(const char* name, std::int64_t usual) {
   const char* value = std::getenv(name);
@@ -293,14 +193,6 @@ class Grid {
     const bool nothing = recompute_text(plan) == "none";
     expect(Ask::Answer, (text.find("nothing is recomputed") != std::string::npos) == nothing,
            recompute_text(plan) + "\n" + text);
-    const std::string flags = line_of(text, "flags     ");
-    const bool megatron = plan.runtime.name.starts_with("megatron") &&
-                          !plan.runtime.name.starts_with("megatron_deepspeed");
-    if (!megatron || !flags.starts_with("--")) return;
-    for (const auto& [key, value] : plan_of_flags(flags)) {
-      expect(Ask::Flags, value_in(plan, key) == value,
-             key + " is " + value_in(plan, key) + ", by the flags " + value + "\n" + flags);
-    }
   }
 
   std::uint64_t seed_ = 0;

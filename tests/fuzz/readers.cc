@@ -16,6 +16,8 @@
 #include "exec/checkpoint/tensor_files.h"
 #include "exec/train/data.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/config_files/open_config.h"
+#include "schedules/frameworks/import_flags.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"
@@ -243,6 +245,47 @@ bool spans(std::string_view text) {
   return true;
 }
 
+// --- frameworks' own configurations ---
+
+const std::vector<Framework>& frameworks() {
+  static const std::vector<Framework> read = known_frameworks("").value();
+  return read;
+}
+
+// As a file of that name, whose ending says its form; what is imported is a scenario.
+bool config(std::string_view bytes, const char* name) {
+  const Result<OpenedConfig> opened =
+      open_config({.files = {folder().file(bytes, name)}}, frameworks());
+  if (!answered(opened)) return false;
+  const Result<Imported> made =
+      import_flags(opened.value().framework, opened.value().settings,
+                   {.gpus = 64, .model = "llama3-8b", .ignore_unknown = true, .brief = false});
+  if (!answered(made)) return false;
+  must(answered(parse_scenario(made.value().text, "imported.json", 1, {.needs_cluster = false})),
+       "what was imported is no scenario");
+  must(static_cast<bool>(parse_json(import_json(made.value()), "import")),
+       "a report that is no JSON");
+  return true;
+}
+bool script(std::string_view bytes) {
+  return config(bytes, "train.sh");
+}
+bool arguments(std::string_view bytes) {
+  return config(bytes, "flags.args");
+}
+bool recipe(std::string_view bytes) {
+  return config(bytes, "recipe.py");
+}
+bool yaml(std::string_view bytes) {
+  return config(bytes, "config.yaml");
+}
+bool toml(std::string_view bytes) {
+  return config(bytes, "config.toml");
+}
+bool json_config(std::string_view bytes) {
+  return config(bytes, "config.json");
+}
+
 // --- checkpoints and data ---
 
 void read_all(const exec::SafetensorsFile& file) {
@@ -297,6 +340,7 @@ bool tokens(std::string_view bytes) {
 }  // namespace
 
 std::span<const Reader> readers() {
+  static const std::vector<std::string> kConfigs{"tests/data/frameworks"};
   static const std::vector<Reader> kReaders{
       {"scenario", scenario, {"scenarios", "tests/error/scenarios"}, 1000},
       {"space", space, {"scenarios/search", "scenarios"}, 500},
@@ -316,6 +360,12 @@ std::span<const Reader> readers() {
        {"tests/data/viz/kineto_sample.json", "tests/data/viz/kineto_sample.json.gz",
         "tests/data/viz/kineto_pipeline"}},
       {"spans", spans, {"tests/data/profiles/megatron_spans.jsonl"}},
+      {"script", script, kConfigs, 200},
+      {"arguments", arguments, {"tests/data/fuzz/arguments"}, 200},
+      {"recipe", recipe, kConfigs, 200},
+      {"yaml", yaml, kConfigs, 200},
+      {"toml", toml, kConfigs, 200},
+      {"json_config", json_config, kConfigs, 200},
       {"safetensors", safetensors, {"tests/data/contract/0.1/checkpoint/step-000002"}},
       {"tensor_index", tensor_index, {"tests/data/fuzz/tensor_index"}},
       {"state", state, {"tests/data/contract/0.1/checkpoint/step-000002/state.json"}},

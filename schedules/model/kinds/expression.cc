@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recursive descent over the text leaves postfix steps; two short machines run them.
+// The tree of a text becomes postfix steps; two short machines run them.
 #include "schedules/model/kinds/expression.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
+#include "schedules/base/formula/formula_tree.h"
 #include "schedules/base/json_reader.h"
 
 namespace rehearse {
 namespace {
 
 constexpr double kMostWhole = 9007199254740992.0;  // 2^53
-constexpr int kDeepest = 100;                      // parentheses in parentheses
 
 bool is_true(const ExpressionValue& value) {
   switch (value.kind) {
@@ -52,201 +51,121 @@ std::string shown(const ExpressionValue& value) {
   return "";
 }
 
+// The steps of a tree, its operands before each.
 class ExpressionReader {
  public:
   using Op = Expression::Op;
-  ExpressionReader(std::string_view text, std::span<const std::string> names)
-      : text_(text), names_(names) {}
+  ExpressionReader(std::string_view text, const FormulaTree& tree,
+                     std::span<const std::string> names)
+      : text_(text), tree_(tree), names_(names) {}
 
-  Result<Expression> read() {
-    either();
-    skip();
-    if (error_.empty() && at_ < text_.size()) fail("ends too early, before " + rest());
-    if (!error_.empty()) return Error{error_};
-    Expression read;
-    read.text_ = std::string(text_);
-    read.steps_ = std::move(steps_);
-    return read;
+  Result<Expression> run() {
+    take(tree_.root);
+    if (!error_.empty()) return Error{json_excerpt(text_) + " " + error_};
+    made_.text_ = std::string(text_);
+    return std::move(made_);
   }
 
  private:
+  struct Word {
+    std::string_view text;
+    std::size_t operands;
+    Op op;
+    bool denied = false;
+  };
   void fail(const std::string& what) {
-    if (error_.empty()) error_ = json_excerpt(text_) + " " + what;
+    if (error_.empty()) error_ = what;
   }
-  std::string rest() const { return json_excerpt(text_.substr(at_)); }
-  void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  void add(Op op) { made_.steps_.push_back({.op = op}); }
+  void operands(const FormulaNode& node) {
+    for (const std::int32_t part : node.parts) take(part);
   }
-  static bool is_letter(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-  }
-  // Takes the symbol, or the word as a whole.
-  bool take(std::string_view what) {
-    skip();
-    if (text_.substr(at_, what.size()) != what) return false;
-    const std::size_t end = at_ + what.size();
-    if (is_letter(what.front()) && end < text_.size() && is_letter(text_[end])) return false;
-    at_ = end;
-    return true;
-  }
-  void need(std::string_view what) {
-    if (!take(what)) fail("lacks a " + std::string(what) + " before " + rest());
-  }
-  void add(Op op) { steps_.push_back({.op = op}); }
-
-  void either() {
-    if (++depth_ > kDeepest) return fail("is nested too deeply");
-    both();
-    while (error_.empty() && take("or")) {
-      both();
-      add(Op::Or);
-    }
-    --depth_;
-  }
-  void both() {
-    denied();
-    while (error_.empty() && take("and")) {
-      denied();
-      add(Op::And);
-    }
-  }
-  void denied() {
-    if (!take("not")) return compared();
-    compared();
-    add(Op::Not);
-  }
-  void compared() {
-    sum();
-    if (take("==")) return behind(Op::Equal);
-    if (take("!=")) return behind(Op::Differs);
-    if (take("<=")) return behind(Op::AtMost);
-    if (take("<")) return behind(Op::Less);
-    if (take(">=")) {  // not less
-      behind(Op::Less);
-      return add(Op::Not);
-    }
-    if (take(">")) {
-      behind(Op::AtMost);
-      return add(Op::Not);
-    }
-    if (take("in")) behind(Op::In);
-  }
-  void behind(Op op) {
-    sum();
-    add(op);
-  }
-  void sum() {
-    product();
-    while (error_.empty()) {
-      if (take("+")) {
-        product();
-        add(Op::Add);
-      } else if (take("-")) {
-        product();
-        add(Op::Subtract);
-      } else {
+  void take(std::int32_t index) {
+    using Kind = FormulaNode::Kind;
+    const FormulaNode& node = tree_.nodes[static_cast<std::size_t>(index)];
+    switch (node.kind) {
+      case Kind::Number:
+        if (node.number != std::floor(node.number)) fail("has a number that is not whole");
+        if (node.number > kMostWhole) fail("has a number beyond 2^53");
+        made_.steps_.push_back({.op = Op::Number, .number = node.number});
         return;
-      }
-    }
-  }
-  void product() {
-    one();
-    while (error_.empty()) {
-      if (take("*")) {
-        one();
-        add(Op::Multiply);
-      } else if (take("/")) {
-        one();
-        add(Op::Divide);
-      } else if (take("%")) {
-        one();
-        add(Op::Modulo);
-      } else {
+      case Kind::Truth:
+        made_.steps_.push_back({.op = Op::Number, .number = node.number});
         return;
-      }
+      case Kind::Text:
+        made_.steps_.push_back({.op = Op::Word, .word = node.word});
+        return;
+      case Kind::None:
+        return add(Op::Null);
+      case Kind::Name:
+        return slot(node.word);
+      case Kind::Call:
+        return called(node);
+      case Kind::Choice:
+        operands(node);
+        return add(Op::When);
+      case Kind::At:
+        operands(node);
+        return add(Op::At);
+      case Kind::Unary:
+        operands(node);
+        return add(node.word == "-" ? Op::Negate : Op::Not);
+      case Kind::Binary:
+        return joined(node);
+      case Kind::List:
+        return fail("has a list, which means nothing here");
     }
   }
-  void one() {
-    if (take("-")) {
-      one();
-      return add(Op::Negate);
-    }
-    primary();
-    while (error_.empty() && take("[")) {
-      either();
-      need("]");
-      add(Op::At);
-    }
-  }
-  void primary() {
-    skip();
-    if (at_ >= text_.size()) return fail("ends too early");
-    const char first = text_[at_];
-    if (std::isdigit(static_cast<unsigned char>(first)) != 0) return digits();
-    if (first == '\'') return word();
-    if (take("(")) {
-      either();
-      return need(")");
-    }
-    if (!is_letter(first)) return fail("has no value before " + rest());
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && (is_letter(text_[at_]) || text_[at_] == '.')) ++at_;
-    named(text_.substr(begin, at_ - begin));
-  }
-  void digits() {
-    double number = 0;
-    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
-      number = number * 10 + (text_[at_++] - '0');
-    }
-    if (number > kMostWhole) return fail("has a number beyond 2^53");
-    steps_.push_back({.op = Op::Number, .number = number});
-  }
-  void word() {
-    const std::size_t end = text_.find('\'', at_ + 1);
-    if (end == std::string_view::npos) return fail("has a word without its end");
-    steps_.push_back({.op = Op::Word, .word = std::string(text_.substr(at_ + 1, end - at_ - 1))});
-    at_ = end + 1;
-  }
-  void named(std::string_view name) {
-    if (name == "null") return add(Op::Null);
-    struct Function {
-      std::string_view name;
-      int operands;
-      Op op;
-    };
-    constexpr Function kFunctions[]{{"when", 3, Op::When},
-                                    {"ceil", 2, Op::Ceil},
-                                    {"min", 2, Op::Min},
-                                    {"max", 2, Op::Max},
-                                    {"len", 1, Op::Length}};
-    for (const Function& function : kFunctions) {
-      if (function.name != name) continue;
-      need("(");
-      for (int i = 0; i < function.operands && error_.empty(); ++i) {
-        if (i > 0) need(",");
-        either();
-      }
-      need(")");
+  void called(const FormulaNode& node) {
+    static constexpr Word kFunctions[]{{"when", 3, Op::When},
+                                       {"ceil", 2, Op::Ceil},
+                                       {"min", 2, Op::Min},
+                                       {"max", 2, Op::Max},
+                                       {"len", 1, Op::Length}};
+    for (const Word& function : kFunctions) {
+      if (function.text != node.word || function.operands != node.parts.size()) continue;
+      operands(node);
       return add(function.op);
     }
+    fail("has no function " + node.word + " of " + std::to_string(node.parts.size()));
+  }
+  void joined(const FormulaNode& node) {
+    static constexpr Word kOperators[]{
+        {"||", 2, Op::Or},         {"&&", 2, Op::And},        {"==", 2, Op::Equal},
+        {"!=", 2, Op::Differs},    {"<=", 2, Op::AtMost},     {"<", 2, Op::Less},
+        {"in", 2, Op::In},         {"+", 2, Op::Add},         {"-", 2, Op::Subtract},
+        {"*", 2, Op::Multiply},    {"/", 2, Op::Divide},      {"%", 2, Op::Modulo},
+        {">=", 2, Op::Less, true}, {">", 2, Op::AtMost, true}};
+    for (const Word& one : kOperators) {
+      if (one.text != node.word) continue;
+      operands(node);
+      add(one.op);
+      if (one.denied) add(Op::Not);  // >= is not less
+      return;
+    }
+    fail("has " + node.word + ", which means nothing here");
+  }
+  void slot(const std::string& name) {
     const auto found = std::ranges::find(names_, name);
     if (found == names_.end()) {
       const std::vector<std::string_view> known(names_.begin(), names_.end());
-      return fail("knows no " + std::string(name) + what_is_known(name, known));
+      return fail("knows no " + name + what_is_known(name, known));
     }
-    steps_.push_back({.op = Op::Slot, .slot = static_cast<std::int32_t>(found - names_.begin())});
+    made_.steps_.push_back(
+        {.op = Op::Slot, .slot = static_cast<std::int32_t>(found - names_.begin())});
   }
 
   std::string_view text_;
+  const FormulaTree& tree_;
   std::span<const std::string> names_;
-  std::size_t at_ = 0;
-  int depth_ = 0;
-  std::vector<Expression::Step> steps_;
+  Expression made_;
   std::string error_;
 };
 
 Result<Expression> Expression::read(std::string_view text, std::span<const std::string> names) {
-  return ExpressionReader(text, names).read();
+  const Result<FormulaTree> tree = read_formula_tree(text);
+  if (!tree) return tree.error();
+  return ExpressionReader(text, tree.value(), names).run();
 }
 
 bool Expression::is_numeric() const {

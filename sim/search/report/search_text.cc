@@ -8,7 +8,6 @@
 
 #include "schedules/base/counted.h"
 #include "schedules/scenario/plan_line.h"
-#include "schedules/scenario/stage_layers.h"
 #include "sim/search/report/found_parts.h"
 #include "sim/search/report/search_report.h"
 #include "sim/search/report/why_text.h"
@@ -71,7 +70,7 @@ std::string table(const SearchResult& result) {
         plan.verdict == Verdict::Tight ? '~' : ' ', plan.bubble_ratio * 100,
         with_commas(plan.tokens_per_s),
         priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
-        energy(plan.energy_j), plan_line(plan.plan) + layers_text(plan.plan) + marks_of(plan));
+        energy(plan.energy_j), plan_line(plan.plan) + marks_of(plan));
   }
   return text + tight_text(result.best);
 }

@@ -4,10 +4,10 @@
 //
 //   num_layers_per_virtual_pipeline_stage != none ? num_layers / pipeline / virtual : 1
 //
-// Numbers, 'text', true, false, none, [lists]; + - * / %, comparisons, && || !, a ?? b (b where a
-// is none), c ? a : b. Lists add and repeat as in Python: [0] * 3 + [1] * 58. Arithmetic with none
-// is none; a comparison with it is false. given(x): the file says x. The other functions:
-// kFunctions in expression.cc.
+// The syntax is schedules/base/formula/formula_tree.h's. Lists add and repeat as in Python:
+// [0] * 3 + [1] * 58. Arithmetic with none is none; a comparison with it is false. given(x): the
+// file says x. lookup('table', x): a row of the file's. The other functions: kFunctions in
+// formula.cc.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/base/formula/formula_tree.h"
 #include "schedules/base/json_document.h"
 #include "schedules/base/result.h"
 
@@ -31,27 +32,18 @@ struct Names {
   std::function<Json(const std::string& table, const std::string& text)> lookup;
 };
 
-class Expression {
+class Formula {
  public:
   // Errors: one line, without a place.
-  static Result<Expression> parse(std::string_view text);
+  static Result<Formula> parse(std::string_view text);
   Result<Json> evaluate(const Names& names) const;
   std::vector<std::string> names() const;  // that it may ask for
 
  private:
-  friend class ExpressionParser;
-  enum class Kind : std::uint8_t { Literal, Name, Given, Call, List, Choice, Binary, Unary };
-  struct Node {
-    Kind kind = Kind::Literal;
-    Json literal;
-    std::string word;  // a name, a function, an operator
-    std::vector<std::int32_t> parts;
-  };
   Result<Json> evaluate(std::int32_t node, const Names& names) const;
-  Result<Json> binary(const Node& node, const Names& names) const;
-  Result<Json> call(const Node& node, const Names& names) const;
-  std::vector<Node> nodes_;
-  std::int32_t root_ = -1;
+  Result<Json> binary(const FormulaNode& node, const Names& names) const;
+  Result<Json> call(const FormulaNode& node, const Names& names) const;
+  FormulaTree tree_;
 };
 
 // Whether a value counts as yes: true, a number but 0, a text or list that is not empty.
@@ -77,8 +69,7 @@ class Sentence {
  private:
   struct Piece {
     std::string text;
-    bool formula = false;
-    Expression expression{};
+    std::optional<Formula> formula{};
   };
   std::vector<Piece> pieces_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/frameworks/expression.h"
+#include "schedules/frameworks/formula.h"
 
 #include <algorithm>
 #include <array>
@@ -16,189 +16,20 @@ namespace rehearse {
 
 namespace {
 constexpr std::size_t kMostItems = 1 << 16;  // of a list: far beyond any pipeline
-constexpr int kDeepest = 64;
 }  // namespace
 
-// --- reading
-
-class ExpressionParser {
- public:
-  explicit ExpressionParser(std::string_view text) : text_(text) {}
-
-  Result<Expression> parse() {
-    made_.root_ = choice();
-    skip();
-    if (problem_.empty() && at_ < text_.size())
-      fail("unexpected '" + std::string(1, text_[at_]) + "'");
-    if (!problem_.empty()) return Error{problem_ + " in the formula " + std::string(text_)};
-    return std::move(made_);
-  }
-
- private:
-  using Kind = Expression::Kind;
-
-  void fail(const std::string& what) {
-    if (problem_.empty()) problem_ = what;
-    at_ = text_.size();
-  }
-  void skip() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
-  }
-  bool take(std::string_view word) {
-    skip();
-    if (text_.substr(at_, word.size()) != word) return false;
-    at_ += word.size();
-    return true;
-  }
-  std::int32_t add(Expression::Node node) {
-    made_.nodes_.push_back(std::move(node));
-    return static_cast<std::int32_t>(made_.nodes_.size()) - 1;
-  }
-  std::int32_t literal(Json value) {
-    return add({.kind = Kind::Literal, .literal = std::move(value)});
-  }
-
-  std::int32_t choice() {
-    if (++depth_ > kDeepest) fail("nested too deep");
-    std::int32_t node = level(0);
-    skip();
-    const bool fallback = text_.substr(at_, 2) == "??";
-    if (problem_.empty() && !fallback && take("?")) {
-      const std::int32_t yes = choice();
-      if (!take(":")) fail("a ? without its :");
-      node = add({.kind = Kind::Choice, .parts = {node, yes, choice()}});
-    }
-    --depth_;
-    return node;
-  }
-
-  // Operators from the loosest to the tightest.
-  std::int32_t level(std::size_t depth) {
-    static constexpr std::array<std::array<std::string_view, 6>, 6> kOperators{{
-        {"??"},
-        {"||"},
-        {"&&"},
-        {"==", "!=", "<=", ">=", "<", ">"},
-        {"+", "-"},
-        {"*", "/", "%"},
-    }};
-    if (depth == kOperators.size()) return unary();
-    std::int32_t left = level(depth + 1);
-    while (problem_.empty()) {
-      std::string_view found;
-      for (const std::string_view op : kOperators[depth]) {
-        if (!op.empty() && take(op)) {
-          found = op;
-          break;
-        }
-      }
-      if (found.empty()) return left;
-      const std::int32_t right = level(depth + 1);
-      left = add({.kind = Kind::Binary, .word = std::string(found), .parts = {left, right}});
-    }
-    return left;
-  }
-
-  std::int32_t unary() {
-    skip();
-    if (++depth_ > kDeepest) fail("nested too deep");
-    std::int32_t node = -1;
-    if (text_.substr(at_, 2) != "!=" && take("!")) {
-      node = add({.kind = Kind::Unary, .word = "!", .parts = {unary()}});
-    } else if (take("-")) {
-      node = add({.kind = Kind::Unary, .word = "-", .parts = {unary()}});
-    } else {
-      node = primary();
-    }
-    --depth_;
-    return node;
-  }
-
-  std::vector<std::int32_t> until(std::string_view close) {
-    std::vector<std::int32_t> parts;
-    if (take(close)) return parts;
-    do {
-      parts.push_back(choice());
-    } while (problem_.empty() && take(","));
-    if (!take(close)) fail("missing " + std::string(close));
-    return parts;
-  }
-
-  std::int32_t primary() {
-    skip();
-    if (at_ >= text_.size()) {
-      fail("it ends too soon");
-      return literal(nullptr);
-    }
-    const char c = text_[at_];
-    if (take("(")) {
-      const std::int32_t inner = choice();
-      if (!take(")")) fail("a ( without its )");
-      return inner;
-    }
-    if (take("[")) return add({.kind = Kind::List, .parts = until("]")});
-    if (c == '\'') {
-      const std::size_t end = text_.find('\'', at_ + 1);
-      if (end == std::string_view::npos) {
-        fail("a text without its end");
-        return literal(nullptr);
-      }
-      const std::string_view inside = text_.substr(at_ + 1, end - at_ - 1);
-      at_ = end + 1;
-      return literal(inside);
-    }
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.') return number();
-    if (std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_') return word();
-    fail("unexpected '" + std::string(1, c) + "'");
-    return literal(nullptr);
-  }
-
-  std::int32_t number() {
-    double value = 0;
-    const char* begin = text_.data() + at_;
-    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
-    if (error != std::errc())
-      fail("a number that is none");
-    else
-      at_ += static_cast<std::size_t>(end - begin);
-    return literal(number_value(value));
-  }
-
-  std::int32_t word() {
-    const std::size_t first = at_;
-    const auto part_of_name = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
-    };
-    while (at_ < text_.size() && part_of_name(text_[at_])) ++at_;
-    const std::string name(text_.substr(first, at_ - first));
-    if (name == "true") return literal(true);
-    if (name == "false") return literal(false);
-    if (name == "none") return literal(nullptr);
-    if (!take("(")) return add({.kind = Kind::Name, .word = name});
-    std::vector<std::int32_t> parts = until(")");
-    if (name != "given") return add({.kind = Kind::Call, .word = name, .parts = std::move(parts)});
-    const bool one =
-        parts.size() == 1 && made_.nodes_[static_cast<std::size_t>(parts[0])].kind == Kind::Name;
-    if (!one) fail("given() takes one name");
-    return add({.kind = Kind::Given,
-                .word = one ? made_.nodes_[static_cast<std::size_t>(parts[0])].word : ""});
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-  int depth_ = 0;
-  std::string problem_;
-  Expression made_;
-};
-
-Result<Expression> Expression::parse(std::string_view text) {
-  return ExpressionParser(text).parse();
+Result<Formula> Formula::parse(std::string_view text) {
+  Result<FormulaTree> tree = read_formula_tree(text);
+  if (!tree) return tree.error();
+  Formula made;
+  made.tree_ = std::move(tree).value();
+  return made;
 }
 
-std::vector<std::string> Expression::names() const {
+std::vector<std::string> Formula::names() const {
   std::vector<std::string> found;
-  for (const Node& node : nodes_) {
-    if (node.kind == Kind::Name || node.kind == Kind::Given) found.push_back(node.word);
+  for (const FormulaNode& node : tree_.nodes) {
+    if (node.kind == FormulaNode::Kind::Name) found.push_back(node.word);
   }
   return found;
 }
@@ -398,7 +229,7 @@ Result<Json> layout(Arguments a) {
 // A list or a number as the text of a formula without names: "[0]*3+[1]*58".
 Result<Json> value_of_text(Arguments a) {
   if (!a[0].is_string()) return a[0];
-  const Result<Expression> read = Expression::parse(a[0].text());
+  const Result<Formula> read = Formula::parse(a[0].text());
   if (!read) return Json();
   return read.value().evaluate({});
 }
@@ -487,7 +318,7 @@ std::optional<double> number_of(std::string_view text) {
 
 // --- evaluating
 
-Result<Json> Expression::binary(const Node& node, const Names& names) const {
+Result<Json> Formula::binary(const FormulaNode& node, const Names& names) const {
   Result<Json> left = evaluate(node.parts[0], names);
   if (!left) return left;
   if (node.word == "??") {
@@ -502,10 +333,21 @@ Result<Json> Expression::binary(const Node& node, const Names& names) const {
   if (node.word.size() == 1 && kArithmetic.find(node.word[0]) != std::string_view::npos) {
     return arithmetic(node.word, left.value(), right.value());
   }
+  if (node.word == "in") {
+    const std::vector<Json> both{right.value(), left.value()};
+    return has(both);
+  }
   return compared(node.word, left.value(), right.value());
 }
 
-Result<Json> Expression::call(const Node& node, const Names& names) const {
+Result<Json> Formula::call(const FormulaNode& node, const Names& names) const {
+  if (node.word == "given") {
+    const FormulaNode* name =
+        node.parts.size() == 1 ? &tree_.nodes[static_cast<std::size_t>(node.parts[0])] : nullptr;
+    if (name == nullptr || name->kind != FormulaNode::Kind::Name)
+      return Error{"given() takes one name"};
+    return Json(names.given && names.given(name->word));
+  }
   std::vector<Json> values;
   for (const std::int32_t part : node.parts) {
     Result<Json> value = evaluate(part, names);
@@ -530,16 +372,21 @@ Result<Json> Expression::call(const Node& node, const Names& names) const {
   return Error{"no such function: " + node.word + " of " + std::to_string(values.size())};
 }
 
-Result<Json> Expression::evaluate(std::int32_t index, const Names& names) const {
-  const Node& node = nodes_[static_cast<std::size_t>(index)];
+Result<Json> Formula::evaluate(std::int32_t index, const Names& names) const {
+  using Kind = FormulaNode::Kind;
+  const FormulaNode& node = tree_.nodes[static_cast<std::size_t>(index)];
   switch (node.kind) {
-    case Kind::Literal:
-      return node.literal;
+    case Kind::Number:
+      return number_value(node.number);
+    case Kind::Text:
+      return Json(node.word);
+    case Kind::Truth:
+      return Json(node.number != 0);
+    case Kind::None:
+      return Json();
     case Kind::Name:
       if (!names.value) return Error{node.word + " means nothing here"};
       return names.value(node.word);
-    case Kind::Given:
-      return Json(names.given && names.given(node.word));
     case Kind::Call:
       return call(node, names);
     case Kind::Binary:
@@ -549,14 +396,15 @@ Result<Json> Expression::evaluate(std::int32_t index, const Names& names) const 
       if (!condition) return condition;
       return evaluate(node.parts[holds(condition.value()) ? 1 : 2], names);
     }
-    case Kind::List: {
+    case Kind::List:
+    case Kind::At: {
       std::vector<Json> items;
       for (const std::int32_t part : node.parts) {
         Result<Json> item = evaluate(part, names);
         if (!item) return item;
         items.push_back(std::move(item).value());
       }
-      return list_of(std::move(items));
+      return node.kind == Kind::At ? at(items) : list_of(std::move(items));
     }
     case Kind::Unary: {
       const Result<Json> value = evaluate(node.parts[0], names);
@@ -568,8 +416,8 @@ Result<Json> Expression::evaluate(std::int32_t index, const Names& names) const 
   return Json();
 }
 
-Result<Json> Expression::evaluate(const Names& names) const {
-  return root_ < 0 ? Result<Json>(Json()) : evaluate(root_, names);
+Result<Json> Formula::evaluate(const Names& names) const {
+  return tree_.root < 0 ? Result<Json>(Json()) : evaluate(tree_.root, names);
 }
 
 // --- sentences
@@ -586,9 +434,9 @@ Result<Sentence> Sentence::parse(std::string_view text) {
     if (open == text.size()) break;
     const std::size_t close = text.find('}', open);
     if (close == std::string_view::npos) return Error{"a { without its } in " + std::string(text)};
-    Result<Expression> formula = Expression::parse(text.substr(open + 1, close - open - 1));
+    Result<Formula> formula = Formula::parse(text.substr(open + 1, close - open - 1));
     if (!formula) return formula.error();
-    made.pieces_.push_back({.formula = true, .expression = std::move(formula).value()});
+    made.pieces_.push_back({.text = {}, .formula = std::move(formula).value()});
     at = close + 1;
   }
   return made;
@@ -601,7 +449,7 @@ Result<std::string> Sentence::written(const Names& names) const {
       text += piece.text;
       continue;
     }
-    const Result<Json> value = piece.expression.evaluate(names);
+    const Result<Json> value = piece.formula->evaluate(names);
     if (!value) return value.error();
     text += shown(value.value());
   }
@@ -611,7 +459,8 @@ Result<std::string> Sentence::written(const Names& names) const {
 std::vector<std::string> Sentence::names() const {
   std::vector<std::string> found;
   for (const Piece& piece : pieces_) {
-    for (std::string& name : piece.expression.names()) found.push_back(std::move(name));
+    if (!piece.formula) continue;
+    for (std::string& name : piece.formula->names()) found.push_back(std::move(name));
   }
   return found;
 }
