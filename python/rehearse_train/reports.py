@@ -205,6 +205,7 @@ class PlanReport(TypedDict):
     ways: list[Way]
     limits: list[Limit]
     experts: Optional[dict[str, Any]]
+    flags: Optional[str]
 
 
 class EqualPlan(TypedDict):

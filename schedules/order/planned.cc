@@ -108,7 +108,7 @@ Result<Schedule> zero_bubble(const ScheduleShape& shape) {
 // Whether a named schedule may compete: it must fit the stages that the caller has. With the chunks
 // left out every placement may; two replicas of the model and slices only where asked for.
 bool competes(const ScheduleInfo& info, const ScheduleShape& shape) {
-  if (info.planned || info.one_stage || info.asked_only) return false;
+  if (info.planned || info.one_stage) return false;
   if (info.sliced) return shape.slices > 1;
   switch (info.chunks) {
     case ChunkRule::One:
@@ -117,10 +117,11 @@ bool competes(const ScheduleInfo& info, const ScheduleShape& shape) {
       return shape.chunks != 1;
     case ChunkRule::V:
       return shape.chunks == 0 || shape.chunks == 2;
-    case ChunkRule::Bidirectional:
-      return shape.chunks == 0;
     case ChunkRule::Waves:
+      return shape.chunks % 2 == 0;
+    case ChunkRule::Bidirectional:
     case ChunkRule::BidirectionalV:
+      return shape.chunks == 0;
     case ChunkRule::Any:
       return false;
   }

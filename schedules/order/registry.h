@@ -69,7 +69,7 @@ struct ScheduleInfo {
   Pairing pairing = Pairing::Never;
   bool serial = false;      // one position works at a time
   bool dominated = false;   // always as slow as another that needs no more memory
-  bool asked_only = false;  // neither `auto` nor `search` tries it unless it is named
+  bool asked_only = false;  // `search` tries it where it is named
   // What p and m must satisfy beyond >= 1 (at p = 1 every shape is legal).
   bool even_positions = false;     // p even
   bool even_microbatches = false;  // m even

@@ -28,7 +28,7 @@ class Candidates {
 
   std::vector<Plan> of_auto() {
     for (const ScheduleInfo& info : schedule_table()) {
-      if (info.planned || info.asked_only) continue;
+      if (info.planned) continue;
       // At p = 1 all names are micro-batches one after another, with or without a split backward.
       const bool alone = plan_.pipeline_parallel == 1 && plan_.virtual_stages == 1;
       if (alone && !info.sliced && !info.one_stage) continue;
@@ -81,8 +81,12 @@ class Candidates {
         if (plan_.chunks_open) add(info, 2, slices, 0);
         if (plan_.virtual_stages > 1) add(info, plan_.virtual_stages, slices, 0);
         break;
-      case ChunkRule::V:
       case ChunkRule::Waves:
+        if (plan_.chunks_open) add(info, 2, slices, 0);
+        if (plan_.virtual_stages > 1 && plan_.virtual_stages % 2 == 0)
+          add(info, plan_.virtual_stages, slices, 0);
+        break;
+      case ChunkRule::V:
       case ChunkRule::BidirectionalV:
         if (plan_.chunks_open || plan_.virtual_stages == 2) add(info, 2, slices, 0);
         break;

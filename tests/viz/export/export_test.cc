@@ -21,9 +21,10 @@ using fixture::full_trace;
 using fixture::one_f_one_b_trace;
 using fixture::random_trace;
 
-std::string exported(const Trace& trace, Result<> (*write)(const Trace&, const std::string&)) {
+std::string exported(const Trace& trace, Result<> (*write)(const Trace&, const std::string&, bool),
+                     bool inside = false) {
   const std::string path = testing::TempDir() + "export" + std::to_string(getpid());
-  const Result<> done = write(trace, path);
+  const Result<> done = write(trace, path, inside);
   EXPECT_TRUE(done) << done.error().message;
   std::ifstream in(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(in), {}};
@@ -87,6 +88,7 @@ void check_chrome(const std::string& text) {
 
 TEST(Chrome, FollowsItsFormatsRules) {
   check_chrome(exported(full_trace(), export_chrome));
+  check_chrome(exported(full_trace(), export_chrome, true));
   check_chrome(exported(one_f_one_b_trace(4, 12), export_chrome));
   for (std::uint32_t seed = 0; seed < 8; ++seed) {
     check_chrome(exported(random_trace(2, 300, seed, 1 + 10 * seed), export_chrome));
@@ -392,7 +394,7 @@ TEST(Csv, HasALinePerOp) {
 
 TEST(Export, SaysWhereItCannotWrite) {
   for (const auto write : {export_chrome, export_perfetto, export_csv}) {
-    const Result<> done = write(full_trace(1, 1), "/nowhere/at/all");
+    const Result<> done = write(full_trace(1, 1), "/nowhere/at/all", false);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().message, "/nowhere/at/all: cannot write: No such file or directory");
   }
