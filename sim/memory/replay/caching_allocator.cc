@@ -55,7 +55,7 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   if (splits) {
     const std::int32_t tail = split(found, size);
     if (cached) {
-      pool.free.replace(place, key_of(tail), tail);
+      at(tail).place = static_cast<std::uint32_t>(pool.free.replace(place, key_of(tail), tail));
     } else {
       insert_free(tail);
     }
@@ -137,22 +137,42 @@ std::int32_t CachingAllocator::new_block(const Block& block) {
 
 // Without branches: the searches are short, many, and unpredictable. A conditional operator would
 // be compiled to a branch.
-std::size_t CachingAllocator::FreeList::lower_bound(const Key& key) const {
-  const Key* base = keys.data();
-  std::size_t length = keys.size();
+template <class Before>
+std::size_t CachingAllocator::FreeList::first_not(const Before& before, std::size_t first,
+                                                  std::size_t last) const {
+  const Key* base = keys.data() + first;
+  std::size_t length = last - first;
   while (length > 1) {
     const std::size_t half = length / 2;
-    base += half & -static_cast<std::size_t>(base[half - 1] < key);
+    base += half & -static_cast<std::size_t>(before(base[half - 1]));
     length -= half;
   }
   const auto found = static_cast<std::size_t>(base - keys.data());
-  return length == 1 && *base < key ? found + 1 : found;
+  return length == 1 && before(*base) ? found + 1 : found;
 }
 
-void CachingAllocator::FreeList::insert(const Key& key, std::int32_t block) {
-  const auto place = static_cast<std::ptrdiff_t>(lower_bound(key));
-  keys.insert(keys.begin() + place, key);
-  blocks.insert(blocks.begin() + place, block);
+std::size_t CachingAllocator::FreeList::lower_bound(const Key& key, std::size_t first,
+                                                    std::size_t last) const {
+  return first_not([&](const Key& other) { return other < key; }, first, last);
+}
+
+std::size_t CachingAllocator::FreeList::first_of(std::int64_t size) const {
+  return first_not([=](const Key& other) { return other.size < size; }, 0, keys.size());
+}
+
+std::size_t CachingAllocator::FreeList::place_of(std::int32_t block, const Key& key,
+                                                 std::size_t guess) const {
+  if (guess < blocks.size() && blocks[guess] == block) return guess;
+  if (guess > 0 && guess <= blocks.size() && blocks[guess - 1] == block) return guess - 1;
+  if (guess + 1 < blocks.size() && blocks[guess + 1] == block) return guess + 1;
+  return lower_bound(key);
+}
+
+std::size_t CachingAllocator::FreeList::insert(const Key& key, std::int32_t block) {
+  const std::size_t place = lower_bound(key);
+  keys.insert(keys.begin() + static_cast<std::ptrdiff_t>(place), key);
+  blocks.insert(blocks.begin() + static_cast<std::ptrdiff_t>(place), block);
+  return place;
 }
 
 void CachingAllocator::FreeList::erase(std::size_t place) {
@@ -160,12 +180,14 @@ void CachingAllocator::FreeList::erase(std::size_t place) {
   blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(place));
 }
 
-void CachingAllocator::FreeList::replace(std::size_t place, const Key& key, std::int32_t block) {
+std::size_t CachingAllocator::FreeList::replace(std::size_t place, const Key& key,
+                                                std::int32_t block) {
   std::size_t to = place;  // often: what is left of the largest block is the largest
-  const bool stays =
-      (place == 0 || keys[place - 1] < key) && (place + 1 == keys.size() || key < keys[place + 1]);
-  if (!stays) to = lower_bound(key);
-  if (to > place) --to;  // its own place is given up
+  if (place > 0 && key < keys[place - 1]) {
+    to = lower_bound(key, 0, place);
+  } else if (place + 1 < keys.size() && keys[place + 1] < key) {
+    to = lower_bound(key, place + 1, keys.size()) - 1;  // its own place is given up
+  }
   const auto move = [place, to](auto& list, auto value) {
     const auto at = list.begin() + static_cast<std::ptrdiff_t>(place);
     const auto target = list.begin() + static_cast<std::ptrdiff_t>(to);
@@ -178,22 +200,24 @@ void CachingAllocator::FreeList::replace(std::size_t place, const Key& key, std:
   };
   move(keys, key);
   move(blocks, block);
+  return to;
 }
 
 void CachingAllocator::insert_free(std::int32_t block) {
-  pools_[at(block).pool].free.insert(key_of(block), block);
+  at(block).place =
+      static_cast<std::uint32_t>(pools_[at(block).pool].free.insert(key_of(block), block));
 }
 
 void CachingAllocator::erase_free(std::int32_t block) {
   FreeList& free = pools_[at(block).pool].free;
-  free.erase(free.lower_bound(key_of(block)));
+  free.erase(free.place_of(block, key_of(block), at(block).place));
 }
 
 // The smallest free block of at least `size`, the lowest address among equals. With expandable
 // segments a block counts as large as it could grow (torch: get_free_block).
 std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
   const FreeList& free = pool.free;
-  std::size_t found = free.lower_bound({size, 0});
+  std::size_t found = free.first_of(size);
   if (found == free.keys.size() || !options_.expandable_segments) return found;
   const auto could_grow_to = [&](std::size_t place) {
     const Block& block = at(free.blocks[place]);
@@ -354,10 +378,11 @@ void CachingAllocator::return_to_pool(std::int32_t block) {
     insert_free(block);
     return;
   }
-  const std::size_t place = free.lower_bound(key_of(is_free(after) ? after : before));
+  const std::int32_t joined = is_free(after) ? after : before;
+  const std::size_t place = free.place_of(joined, key_of(joined), at(joined).place);
   if (is_free(before)) absorb(block, before);
   if (is_free(after)) absorb(block, after);
-  free.replace(place, key_of(block), block);
+  at(block).place = static_cast<std::uint32_t>(free.replace(place, key_of(block), block));
 }
 
 // Joins `block`, which is in no list, with a neighbour of equal state; the result is in no list.

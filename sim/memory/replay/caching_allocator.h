@@ -80,6 +80,7 @@ class CachingAllocator {
     std::int32_t previous = -1, next = -1;  // neighbours in the segment
     std::uint8_t pool = 0;                  // small_, stream: index into pools_
     State state = State::Free;
+    std::uint32_t place = 0;  // where it was put into its list; others may have moved it since
   };
   // Free blocks ordered by size, then address (torch's BlockComparatorSize).
   struct Key {
@@ -94,10 +95,17 @@ class CachingAllocator {
   struct FreeList {
     std::vector<Key> keys;             // ascending
     std::vector<std::int32_t> blocks;  // parallel to keys
-    std::size_t lower_bound(const Key& key) const;
-    void insert(const Key& key, std::int32_t block);
+    template <class Before>
+    std::size_t first_not(const Before& before, std::size_t first, std::size_t last) const;
+    std::size_t lower_bound(const Key& key) const { return lower_bound(key, 0, keys.size()); }
+    std::size_t lower_bound(const Key& key, std::size_t first, std::size_t last) const;
+    std::size_t first_of(std::int64_t size) const;  // that is at least so large
+    // Of a block that is in the list, near `guess` as a rule.
+    std::size_t place_of(std::int32_t block, const Key& key, std::size_t guess) const;
+    std::size_t insert(const Key& key, std::int32_t block);  // its place
     void erase(std::size_t place);
-    void replace(std::size_t place, const Key& key, std::int32_t block);  // moves what is between
+    // Moves what is between; its new place.
+    std::size_t replace(std::size_t place, const Key& key, std::int32_t block);
   };
   struct Pool {
     bool small = false;
