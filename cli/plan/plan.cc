@@ -15,6 +15,7 @@
 #include "schedules/frameworks/launch_flags.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/scenario/keys/plan_rows.h"
+#include "schedules/scenario/offload.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/search/report/saved_plan.h"
 #include "sim/search/space/framework.h"
@@ -164,7 +165,7 @@ std::vector<Way> ways_of(const PlanOptions& options, const std::string& model, c
     attempt("as long as no bad day comes", options.gpus, Json::object(), /*survive=*/false);
   }
   attempt("with optimizer states in host memory", options.gpus,
-          {{path_of(&Plan::offload), name_of(OffloadMode::Optimizer)}});
+          {{path_of(&Plan::offload), offload_text({.optimizer = true})}});
   for (std::int32_t times = 2; times <= 64; times *= 2) {
     const std::int32_t gpus = options.gpus * times;
     if (attempt(fmt::format("on {} GPUs", gpus), gpus, Json::object())) break;

@@ -81,7 +81,7 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
                  ": true is not performed on a GPU: NCCL has no collectives of pieces "
                  "(--device cpu)"};
   }
-  if (scenario.plan.offload != OffloadMode::None && !device.cuda()) {
+  if (scenario.plan.offload.any() && !device.cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");
   }

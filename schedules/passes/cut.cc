@@ -26,7 +26,7 @@ std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage
   const bool parameters = (plan.gathers_units() || gathers) && shards;
   const bool gradients = cuts_for_gradients(plan) || (plan.overlap_gradient_reduce && replicas &&
                                                       (plan.zero_stage >= 2 || microbatch.last));
-  const bool activations = plan.offload == OffloadMode::Activations;
+  const bool activations = plan.offload.activations;
   std::vector<std::int16_t> parts{0};
   if (!parameters && !gradients && !activations) return parts;
   const auto& buckets = draft.buckets_of[position.index()][stage.index()];

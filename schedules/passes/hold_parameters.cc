@@ -29,7 +29,7 @@ void hold_parameters(RowDraft& row) {
     row.state[i] =
         row.bucket_value(ValueKind::OptimizerState, id, state_bytes(row.plan, draft.owned(id)));
     row.of(row.state[i]).persistent = true;
-    if (row.plan.offload == OffloadMode::Optimizer) row.of(row.state[i]).home = Home::Host;
+    if (row.plan.offload.optimizer) row.of(row.state[i]).home = Home::Host;
   }
 }
 

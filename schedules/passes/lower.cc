@@ -89,7 +89,7 @@ void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
 Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
                              const LowerOptions& options) {
   const Plan& plan = layout.plan;
-  if (plan.offload == OffloadMode::Activations && l0.slices > 1) {
+  if (plan.offload.activations && l0.slices > 1) {
     return Error{"plan.offload: activations of a sequence in slices stay on the device"};
   }
   Draft draft = make_draft(l0, layout, options);

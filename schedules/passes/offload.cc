@@ -113,7 +113,7 @@ ValueId add_twin(RowDraft& row, ValueId value, Home home) {
 }
 
 void offload(RowDraft& row) {
-  if (row.plan.offload == OffloadMode::Activations) offload_activations(row);
+  if (row.plan.offload.activations) offload_activations(row);
   if (row.draft.plan.updates_on_host()) offload_gradients(row);
 }
 

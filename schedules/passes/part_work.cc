@@ -13,7 +13,7 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
   const auto covered = row.segments(part);
   // Of tensors their sum, where it goes to the host.
   if (!row.plan.runtime.performer().keeps_slabs) {
-    if (row.plan.offload != OffloadMode::Activations) return sum;
+    if (!row.plan.offload.activations) return sum;
     for (const SegmentInfo& segment : covered) {
       sum.saved_for_dgrad += row.draft.kept[segment_class(row.draft.layout.model, segment)];
     }

@@ -19,7 +19,16 @@
 
 namespace rehearse {
 
-enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
+// What lies in the memory of the host, or on its disk, meanwhile.
+struct Offload {
+  bool optimizer = false, activations = false, parameters = false;
+  bool any() const { return optimizer || activations || parameters; }
+  bool operator==(const Offload&) const = default;
+};
+enum class OffloadTarget : std::uint8_t { Host, Nvme };
+// Which activations leave: all that are kept; the inputs of recomputed layers; as many as leave
+// and come back for nothing.
+enum class OffloadedActivations : std::uint8_t { All, Checkpoints, Chosen };
 // Products run in this type. From Fp8 on they run in it alone: all else stays in 16 bit. Mxfp8 and
 // Nvfp4 have a scale for every block of values (OCP microscaling; NVIDIA's 4-bit format).
 enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8, Mxfp8, Nvfp4 };
@@ -29,6 +38,20 @@ constexpr bool is_quantized(ComputeType type) {
 constexpr bool is_block_scaled(ComputeType type) {
   return type >= ComputeType::Mxfp8;
 }
+// What runs side by side in the pairs of DualPipe and DualPipeV: a forward and a backward whole;
+// the exchanges of experts of each beside the other's compute; nothing.
+enum class PairOverlap : std::uint8_t { Full, Experts, None };
+// How ranks that share a sequence come to the keys and values of all of it: round a ring, gathered,
+// or as whole sequences of some heads (DeepSpeed-Ulysses, arXiv 2309.14509).
+enum class ContextParallelAlgorithm : std::uint8_t { Ring, AllGather, AllToAll };
+// How Chimera takes more micro-batches than positions (arXiv 2107.06925, section 3.5).
+enum class ChimeraScaling : std::uint8_t { None, ForwardDoubling, BackwardHalving };
+// Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not.
+struct TensorGrid {
+  std::int32_t rows = 0, columns = 0;
+  bool any() const { return rows > 0; }
+  bool operator==(const TensorGrid&) const = default;
+};
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
 // Order and form of the transfers between stages. The first three are orders of transfers that run
 // beside compute.
@@ -78,6 +101,10 @@ struct Plan {
   bool sequence_parallel = false;
   std::int32_t zero_stage = 0;
   std::int32_t shard_group = 0;  // ZeRO shards over that many neighbouring replicas; 0: over all
+  // ZeRO-3 keeps a second 16-bit copy of parameters in shards over that many neighbours, from which
+  // backwards gather (hpZ of ZeRO++, arXiv 2306.10209); 0: none.
+  std::int32_t secondary_shard_group = 0;
+  std::int32_t quantized_gather = 16;  // bits of a value in ZeRO-3's gathers: 16 or 8
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
   std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
   // The order that was taken for a planned schedule, a name of the registry. Empty: not
@@ -103,6 +130,8 @@ struct Plan {
   std::int64_t global_batch = 1;  // samples per step over all replicas
   std::int64_t sequence_length = 0;
   Recompute recompute;
+  std::int32_t recompute_layers = 0;  // the first layers of every chunk alone; 0: all of them
+  std::int32_t loss_chunks = 1;  // the head and its loss go over a micro-batch's tokens in pieces
   Precision precision;
   Optimizer optimizer = Optimizer::AdamW;
   double document_length = 0;  // mean, of documents packed into a sequence [tokens]; 0: whole ones
@@ -114,11 +143,17 @@ struct Plan {
   DropoutRates dropouts{};
   std::int64_t padded_vocabulary = 0;  // V', resolved
   std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t
-  OffloadMode offload = OffloadMode::None;
+  Offload offload;
+  OffloadTarget offload_to = OffloadTarget::Host;
+  OffloadedActivations offload_activations = OffloadedActivations::All;
   std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
+  ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
+  TensorGrid tensor_parallel_2d;
+  ChimeraScaling chimera_scaling = ChimeraScaling::None;
+  PairOverlap overlap_pair = PairOverlap::Full;
   ExpertDispatch expert_dispatch = ExpertDispatch::AllToAll;
   ExpertRouting expert_routing = ExpertRouting::Uniform;
   double expert_factor = 1;         // of ExpertRouting::Factor, >= 1
@@ -200,12 +235,8 @@ struct Plan {
     return data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && replicas() > 1;
   }
   // Optimizer state in host memory: it passes through the device, or the host updates.
-  bool streams_state() const {
-    return offload == OffloadMode::Optimizer && !runtime.performer().updates_on_host;
-  }
-  bool updates_on_host() const {
-    return offload == OffloadMode::Optimizer && runtime.performer().updates_on_host;
-  }
+  bool streams_state() const { return offload.optimizer && !runtime.performer().updates_on_host; }
+  bool updates_on_host() const { return offload.optimizer && runtime.performer().updates_on_host; }
   // Whether a transfer goes as one part from every tensor-parallel rank: without sequence
   // parallelism each of them holds all of it.
   bool scatters_transfers() const {
@@ -255,6 +286,7 @@ struct TrainOptions {
   std::string router_load_balancing = "aux_loss";
   // By how much an expert's correction bias moves in a step (Experts::correction_bias); 0: not.
   double router_bias_rate = 0;
+  double loss_scale = 0;  // by which a loss in fp16 is multiplied; 0: dynamic
 };
 
 }  // namespace rehearse

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/scenario/plan_line.h"
 
+#include "schedules/scenario/offload.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/stage_layers.h"
@@ -36,7 +37,7 @@ std::string plan_line(const Plan& plan) {
   if (plan.shard_group > 0) text += sized(" over", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
   if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
-  if (plan.offload != OffloadMode::None) add("offload " + std::string(name_of(plan.offload)));
+  if (plan.offload.any()) add("offload " + offload_text(plan.offload));
   if (plan.precision.name != Precision{}.name) add(plan.precision.name);
   if (plan.optimizer != Plan{}.optimizer) add(std::string(name_of(plan.optimizer)));
   if (plan.overlap_expert_parallel == ExpertOverlap::Pair) add("forwards beside backwards");

@@ -16,7 +16,16 @@ namespace rehearse {
 inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "selective", "full"};
 inline constexpr std::array<std::string_view, 5> kTransferFormNames{
     "time_sorted", "producer_order", "consumer_order", "grouped", "serial"};
+// Words of `offload`; the first means nothing, the others are the members of Offload.
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
+inline constexpr std::array<std::string_view, 2> kOffloadTargetNames{"host", "nvme"};
+inline constexpr std::array<std::string_view, 3> kOffloadedActivationsNames{"all", "checkpoints",
+                                                                            "chosen"};
+inline constexpr std::array<std::string_view, 3> kPairOverlapNames{"full", "experts", "none"};
+inline constexpr std::array<std::string_view, 3> kContextParallelNames{"ring", "all_gather",
+                                                                       "all_to_all"};
+inline constexpr std::array<std::string_view, 3> kChimeraScalingNames{"none", "forward_doubling",
+                                                                      "backward_halving"};
 inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16",  "bf16",
                                                                    "fp8",  "mxfp8", "nvfp4"};
 inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce",
@@ -28,8 +37,20 @@ inline constexpr std::array<std::string_view, 2> kExpertRoutingNames{"balanced",
 // The words of `rank_order`.
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "ep", "dp", "pp"};
 
-constexpr std::string_view name_of(OffloadMode m) {
-  return kOffloadNames[static_cast<std::size_t>(m)];
+constexpr std::string_view name_of(OffloadTarget t) {
+  return kOffloadTargetNames[static_cast<std::size_t>(t)];
+}
+constexpr std::string_view name_of(OffloadedActivations a) {
+  return kOffloadedActivationsNames[static_cast<std::size_t>(a)];
+}
+constexpr std::string_view name_of(PairOverlap o) {
+  return kPairOverlapNames[static_cast<std::size_t>(o)];
+}
+constexpr std::string_view name_of(ContextParallelAlgorithm a) {
+  return kContextParallelNames[static_cast<std::size_t>(a)];
+}
+constexpr std::string_view name_of(ChimeraScaling s) {
+  return kChimeraScalingNames[static_cast<std::size_t>(s)];
 }
 constexpr std::string_view name_of(AttentionKernel k) {
   return kAttentionKernelNames[static_cast<std::size_t>(k)];

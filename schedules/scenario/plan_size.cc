@@ -105,7 +105,7 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
   } else if (plan.zero_stage == 2 && plan.overlap_gradient_reduce) {
     per_microbatch += 2 * segments;
   }
-  if (plan.offload == OffloadMode::Activations) per_microbatch += 4 * segments;
+  if (plan.offload.activations) per_microbatch += 4 * segments;
   const double m = static_cast<double>(plan.global_batch) /
                    (static_cast<double>(plan.data_parallel) * plan.micro_batch);
   return m * per_microbatch * plan.sequence_slices;

@@ -89,7 +89,7 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
     }
     const auto pass = [&](auto run) {
       Counter count;
-      StageWalk<Counter> walk(count, stage, plan.offload == OffloadMode::Activations);
+      StageWalk<Counter> walk(count, stage, plan.offload.activations);
       std::vector<std::int64_t> tensors(stage.slots);
       Passes passes;
       const auto take = [&](Pass& to, auto part) {

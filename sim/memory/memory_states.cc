@@ -108,7 +108,7 @@ std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>
   const auto held = [&](std::int32_t from_stage) {
     return plan.zero_stage >= from_stage ? divide_up(elements, replicas) : elements;
   };
-  const bool on_device = plan.offload != OffloadMode::Optimizer;
+  const bool on_device = !plan.offload.optimizer;
   return held(3) * plan.precision.parameters + held(2) * plan.precision.gradients +
          (on_device ? state_bytes(plan, held(1)) : 0);
 }

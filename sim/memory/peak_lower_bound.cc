@@ -23,8 +23,7 @@ std::int64_t resident_bytes(const MemoryProfile& profile, const Plan& plan, std:
                             std::int64_t of_experts) {
   const Precision& bytes = plan.precision;
   const HeldElements held = held_elements(profile, plan, parameters, of_experts);
-  const std::int64_t state =
-      plan.offload == OffloadMode::Optimizer ? 0 : state_bytes(plan, held.updated);
+  const std::int64_t state = plan.offload.optimizer ? 0 : state_bytes(plan, held.updated);
   return held.parameters * bytes.parameters + (held.gradients + held.buckets) * bytes.gradients +
          state;
 }
@@ -181,8 +180,7 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
 
 std::int64_t BoundTables::allocated_bound(const FamilyBound& family, const Plan& plan) {
   const Kept& bytes = kept(plan);
-  const std::int64_t per_layer =
-      plan.offload == OffloadMode::Activations ? 0 : bytes.per_layer;  // on the host
+  const std::int64_t per_layer = plan.offload.activations ? 0 : bytes.per_layer;  // on the host
   const std::int32_t p = plan.pipeline_parallel, m = plan.microbatches();
   std::int64_t bound = 0;
   std::int32_t position = 0;

@@ -169,7 +169,7 @@ std::string performed_whole(const Scenario& scenario, const Plan& plan,
   if (plan.overlap_pipeline && plan.transfers != TransferForm::TimeSorted) {
     return "its transfers are not time_sorted";
   }
-  if (plan.offload != OffloadMode::None) return "plan.offload moves data to the host";
+  if (plan.offload.any()) return "plan.offload moves data to the host";
   if (repeated_microbatches(plan) == 0) {
     return "its order is searched for, from a file, or all forwards before all backwards";
   }

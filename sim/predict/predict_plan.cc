@@ -165,7 +165,7 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
     if (enough()) return false;
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
-  if (!arena && plan.offload == OffloadMode::Activations) {
+  if (!arena && plan.offload.activations) {
     lowering.kept = kept_by_class(tables.profile(plan), layout);
   }
   models->collectives = tables.collectives;
@@ -207,7 +207,7 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
     if (const Result<> varied = vary(p, scenario.variation, engine); !varied) return varied.error();
   }
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
-  if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
+  if (plan.offload.any()) add_host_memory(p, cluster);
   if (!shorter) name_memory_ops(p);
   if (!options.timeline || enough()) return false;
 

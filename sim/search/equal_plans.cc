@@ -17,7 +17,7 @@ std::int32_t habits(const Plan& p) {
                      p.sequence_parallel && p.tensor_parallel > 1,
                      p.virtual_stages > 1,
                      p.recompute.any(),
-                     p.offload != OffloadMode::None};
+                     p.offload.any()};
   return static_cast<std::int32_t>(std::ranges::count(on, true));
 }
 

@@ -215,14 +215,13 @@ class Finder {
 
   // Ops of a step, about.
   std::int64_t ops_of(const Plan& plan) const {
-    const bool by_layer =
-        plan.runtime.performer().plans_arena || plan.offload == OffloadMode::Activations;
+    const bool by_layer = plan.runtime.performer().plans_arena || plan.offload.activations;
     const auto parts =
         by_layer ? space_.base.model.layers : static_cast<std::int64_t>(plan.stage_layers.size());
     return 4 * parts * plan.microbatches();
   }
   bool is_lowered_for_memory(const Plan& plan) const {
-    return plan.runtime.performer().plans_arena || plan.offload != OffloadMode::None;
+    return plan.runtime.performer().plans_arena || plan.offload.any();
   }
 
   Result<Prediction> predicted(const Plan& plan, bool timeline) const {

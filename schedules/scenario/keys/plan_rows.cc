@@ -10,6 +10,7 @@
 #include "schedules/scenario/keys/plan_values.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/keys/smaller_values.h"
+#include "schedules/scenario/offload.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 
@@ -427,6 +428,7 @@ constexpr std::array kPlanRows{
             .field = &Plan::pad_vocabulary_to},
     PlanRow{.key = choice("offload", kOffloadNames, "what lies in host memory", kOffloadLater),
             .field = &Plan::offload,
+            .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},
     PlanRow{.key = {.name = "rank_order",
                     .types = kString,

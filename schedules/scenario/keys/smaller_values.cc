@@ -3,6 +3,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/offload.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 
@@ -45,9 +46,9 @@ Values recomputations(const Plan& plan) {
 }
 
 Values offloads(const Plan& plan) {
-  Values values{json_quoted(name_of(plan.offload))};
+  Values values{offload_json(plan.offload)};
   for (const std::string_view other : kOffloadNames) {
-    if (other != name_of(plan.offload)) values.push_back(json_quoted(other));
+    if (json_quoted(other) != values.front()) values.push_back(json_quoted(other));
   }
   return values;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is computed again, what lies in host memory, and what is padded.
+#include "schedules/scenario/offload.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 #include "schedules/scenario/recompute_parts.h"
@@ -26,7 +27,8 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
 
 void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
-  if (plan.offload == OffloadMode::Activations && plan.sequence_slices > 1) {
+  if (const JsonValue* value = keys.given(&Plan::offload)) plan.offload = offload_of(*value);
+  if (plan.offload.activations && plan.sequence_slices > 1) {
     return keys.fail(
         &Plan::offload,
         "activations of a sequence in slices stay on the device: later slices read them", true);

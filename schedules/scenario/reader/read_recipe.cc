@@ -121,7 +121,7 @@ void read_recipe(const GivenKeys& keys, Plan& plan) {
     }
     plan.optimizer = {};  // `run` refuses the key
   }
-  if (plan.offload == OffloadMode::Optimizer && !row.on_host && !(own && row.run())) {
+  if (plan.offload.optimizer && !row.on_host && !(own && row.run())) {
     return keys.fail(&Plan::optimizer, name + " is not priced with its states in host memory");
   }
   if (row.form != MomentForm::Whole && plan.precision.optimizer < 8) {

@@ -78,7 +78,7 @@ class RowReplay {
                order_.microbatches * order_.slices,
                script_flags(*setup.profile, setup.layout, /*experts=*/false), ledger_) {
     plan_stages();
-    const bool offloads = setup.layout.plan.offload == OffloadMode::Activations;
+    const bool offloads = setup.layout.plan.offload.activations;
     for (const StagePlan& stage : stages_) {
       walks_.emplace_back(memory_, stage, offloads);
     }

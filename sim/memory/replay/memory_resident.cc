@@ -66,7 +66,7 @@ void ResidentState::build() {
 }
 
 void ResidentState::create_moments() {
-  if (plan_.offload == OffloadMode::Optimizer) return;
+  if (plan_.offload.optimizer) return;
   const double share = no_matrices();
   for (const std::int64_t elements : owned()) {
     const auto others = static_cast<std::int64_t>(static_cast<double>(elements) * share);
@@ -292,7 +292,7 @@ std::vector<std::int64_t> ResidentState::owned() const {
 
 void ResidentState::create_master() {
   const std::int32_t bytes = master_bytes(plan_.precision);
-  if (bytes == 0 || plan_.offload == OffloadMode::Optimizer) return;
+  if (bytes == 0 || plan_.offload.optimizer) return;
   for (const std::int64_t elements : owned()) {
     ledger_.allocate(bytes * elements, MemoryPart::Optimizer);
   }

@@ -336,7 +336,7 @@ class MeshEstimator {
     }
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
-      if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
+      if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
       const auto& whole = traffic(kind, plan, load.parameters);
@@ -407,8 +407,7 @@ class MeshEstimator {
         forward += load.segments[k] * times.forward;
         backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
       }
-      if (plan.offload ==
-          OffloadMode::Activations) {  // a micro-batch's leave while others come back
+      if (plan.offload.activations) {  // a micro-batch's leave while others come back
         const double layers = layers_of(load);
         const double copy = 1e9 * layers * static_cast<double>(load.kept) / host_link();
         const bool alone = plan.pipeline_parallel == 1;  // a backward waits for its own copies
@@ -440,7 +439,7 @@ class MeshEstimator {
       longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
     }
     double host = 0;
-    if (plan.offload == OffloadMode::Optimizer) host = offload_time(plan, loads);
+    if (plan.offload.optimizer) host = offload_time(plan, loads);
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
   }
 

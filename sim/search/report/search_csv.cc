@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "schedules/scenario/offload.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "sim/search/report/found_parts.h"
@@ -67,7 +68,7 @@ std::string search_csv(const SearchReport& report) {
           f.capacity - f.peak_device, f.usd_per_step ? fmt::format("{}", *f.usd_per_step) : "",
           f.energy_j, p.tensor_parallel, p.pipeline_parallel, p.context_parallel, p.data_parallel,
           p.schedule, p.virtual_stages, p.micro_batch, recompute_text(p), p.zero_stage,
-          p.sequence_parallel, p.precision.name, name_of(p.offload),
+          p.sequence_parallel, p.precision.name, offload_text(p.offload),
           first ? fmt::format("{}", one.train->seconds) : "",
           first && one.train->usd ? fmt::format("{}", *one.train->usd) : "",
           rank == 1 && one.result.situation ? name_of(one.result.situation->situation) : "",

@@ -174,7 +174,7 @@ TEST(SyncGradients, EveryBucketHasOneGradientOrThisRanksShardOfIt) {
 
 TEST(Offload, WhatLeftTheDeviceIsNotTouchedThereAgain) {
   Plan plan = example_plan(1);
-  plan.offload = OffloadMode::Activations;
+  plan.offload.activations = true;
   plan.prefetch = 0;
   Woven of(plan);
   std::set<ValueId> left;

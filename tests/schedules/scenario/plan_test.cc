@@ -63,7 +63,7 @@ TEST(PlanDefaults, OfAnEmptyPlanAreOneNodeOfReplicas) {
   EXPECT_EQ(p.attention_kernel, AttentionKernel::Flash3);  // Transformer Engine's
   EXPECT_EQ(p.dropout, 0);
   EXPECT_EQ(p.padded_vocabulary, 50304);  // 393 x 128
-  EXPECT_EQ(p.offload, OffloadMode::None);
+  EXPECT_FALSE(p.offload.any());
   EXPECT_EQ(p.rank_order,
             (std::vector{Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data, Axis::Pipeline}));
   EXPECT_FALSE(p.overlap_gradient_reduce);

@@ -164,11 +164,11 @@ TEST(Memory, RetriesWithAnEmptiedCacheBeforeItSaysThatAPlanDoesNotFit) {
 TEST(Memory, MovesActivationsAndOptimizerToTheHostWhereThePlanOffloadsThem) {
   Plan plan = gpt3_plan();
   const RankMemory all = predict_gpt3(plan).ranks[0];
-  plan.offload = OffloadMode::Optimizer;
+  plan.offload.optimizer = true;
   const RankMemory no_optimizer = predict_gpt3(plan).ranks[0];
   EXPECT_EQ(no_optimizer.parts.optimizer, 0);
   EXPECT_EQ(no_optimizer.parts.activations, all.parts.activations);
-  plan.offload = OffloadMode::Activations;
+  plan.offload.activations = true;
   EXPECT_LT(predict_gpt3(plan).ranks[0].parts.activations, all.parts.activations / 20);
 }
 
@@ -207,7 +207,8 @@ RandomPlan random_plan(std::mt19937& random) {
   plan.attention_kernel = static_cast<AttentionKernel>(one_of({1, 2, 3}));
   plan.flash_attention = plan.attention_kernel != AttentionKernel::Unfused;
   if (one_of({0, 1}) == 1) plan.dropouts = {0.1, 0.1, 0.1};
-  plan.offload = static_cast<OffloadMode>(one_of({0, 0, 0, 1, 2}));
+  const std::int32_t leaves = one_of({0, 0, 0, 1, 2});
+  plan.offload = {.optimizer = leaves == 1, .activations = leaves == 2};
   plan.sequence_length = 512;
   plan.micro_batch = one_of({1, 2});
   plan.global_batch = std::int64_t{plan.micro_batch} * plan.data_parallel * one_of({8, 16, 24});

@@ -164,7 +164,7 @@ bool larger_vocabulary(RandomScenario& to) {
 
 // What is computed again is not copied to the host, so beside that it may save time.
 bool keeps_activations(const RandomScenario& of) {
-  return of.scenario.plan.offload != OffloadMode::Activations;
+  return !of.scenario.plan.offload.activations;
 }
 bool lists_parts(const Recompute& of) {
   return of.any() && !of.is_full() && !of.is_word_selective();
@@ -314,7 +314,7 @@ bool fused_attention(RandomScenario& to) {
   return value(to, "attention_kernel", "\"flash2\"", eager && in_16_bit);
 }
 bool no_offload(const RandomScenario& of) {
-  return of.scenario.plan.offload == OffloadMode::None;
+  return !of.scenario.plan.offload.any();
 }
 bool host_optimizer(RandomScenario& to) {
   return value(to, "offload", "\"optimizer\"", no_offload(to));
@@ -488,7 +488,7 @@ bool on_blackwell(const RandomScenario& of) {
   return of.cluster.gpu.architecture == "blackwell";
 }
 bool offloading(const RandomScenario& of) {
-  return of.scenario.plan.offload != OffloadMode::None;
+  return of.scenario.plan.offload.any();
 }
 bool by_our_chimera(const RandomScenario& of) {
   const Plan& plan = of.scenario.plan;

@@ -145,7 +145,6 @@ TEST(PlanRows, WhatIsPrintedIsWhatIsRead) {
   plan.zero_stage = 1;
   plan.extra_warmup = 3;
   plan.memory_limit = 1.5;
-  plan.offload = OffloadMode::Activations;
   plan.expert_dispatch = ExpertDispatch::Deduplicated;
   plan.data_parallel_algorithm = DataParallelAlgorithm::ParameterServer;
   plan.global_batch = std::int64_t{1} << 33;
