@@ -28,6 +28,16 @@ std::int64_t resident_bytes(const MemoryProfile& profile, const Plan& plan, std:
          state;
 }
 
+// What lies gathered beside the shards at the loss, where one stage holds all units and drops none
+// behind its forward.
+std::int64_t gathered_bytes(const MemoryProfile& profile, const Plan& plan,
+                            std::int64_t parameters) {
+  if (!plan.holds_shards() || plan.gathers_twice() || profile.gathered_elements > 0) {
+    return 0;
+  }
+  return parameters * (plan.precision.compute == ComputeType::Fp32 ? 4 : 2);
+}
+
 // The stages of every position, or each stage for itself where their places are not known.
 std::vector<std::vector<std::int32_t>> stages_together(const Plan& plan, std::int32_t stages) {
   const Placement placement = placement_of(plan);
@@ -146,6 +156,9 @@ FamilyBound BoundTables::family(const Plan& plan) {
     for (const std::int32_t s : together) {
       group.fewest = std::min(group.fewest, layers_of(family.stages[static_cast<std::size_t>(s)]));
       group.last |= s + 1 == stages;
+    }
+    if (stages == 1) {
+      group.states += gathered_bytes(*profile_, plan, family.stages.front().parameters);
     }
     family.groups.push_back(group);
   }

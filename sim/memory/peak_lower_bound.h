@@ -26,8 +26,8 @@ struct StageContent {
 
 // What the bound needs of a family, before micro-batch and recomputation are chosen.
 struct FamilyBound {
-  struct Group {  // stages that are counted together: a position's, or one
-    std::int64_t states = 0;
+  struct Group {              // stages that are counted together: a position's, or one
+    std::int64_t states = 0;  // and what is gathered until the loss
     std::int32_t fewest = 0;  // layers of its smallest stage
     bool last = false;        // holds the loss
   };

@@ -2,6 +2,7 @@
 #include "sim/memory/replay/caching_allocator.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 
 namespace rehearse::sim {
@@ -34,14 +35,14 @@ CachingAllocator::CachingAllocator(const AllocatorOptions& options) : options_(o
 
 CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stream) {
   if (bytes == 0) return kEmpty;
-  if (bytes > kLargest) return kOutOfMemory;
+  if (bytes > kLargest || blocks_.size() + 2 > kMostBlocks) return kOutOfMemory;
   const std::int64_t size = round_size(bytes);
   const auto pool_index = static_cast<std::uint8_t>(2 * stream + (size <= kSmallSize ? 0 : 1));
   Pool& pool = pools_[pool_index];
 
   const std::size_t place = best_fit(pool, size);
-  const bool cached = place < pool.free.keys.size();
-  std::int32_t found = cached ? pool.free.blocks[place] : new_segment(pool_index, size);
+  const bool cached = place < pool.free.entries.size();
+  std::int32_t found = cached ? block_of(pool.free.entries[place]) : new_segment(pool_index, size);
   if (found < 0 && options_.retries) {
     ++retries_;
     empty_cache();
@@ -55,7 +56,7 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   if (splits) {
     const std::int32_t tail = split(found, size);
     if (cached) {
-      at(tail).place = static_cast<std::uint32_t>(pool.free.replace(place, key_of(tail), tail));
+      at(tail).place = static_cast<std::uint32_t>(pool.free.replace(place, entry_of(tail)));
     } else {
       insert_free(tail);
     }
@@ -93,8 +94,9 @@ void CachingAllocator::empty_cache() {
   for (const std::int32_t block : pending_) return_to_pool(block);
   pending_.clear();
   for (Pool& pool : pools_) {
-    const std::vector<std::int32_t> candidates = pool.free.blocks;
-    for (const std::int32_t candidate : candidates) {
+    const std::vector<Entry> entries = pool.free.entries;
+    for (const Entry entry : entries) {
+      const std::int32_t candidate = block_of(entry);
       if (options_.expandable_segments) {
         unmap(candidate);
       } else if (at(candidate).previous < 0 && at(candidate).next < 0) {
@@ -135,82 +137,73 @@ std::int32_t CachingAllocator::new_block(const Block& block) {
   return index;
 }
 
-// Without branches: the searches are short, many, and unpredictable. A conditional operator would
-// be compiled to a branch.
+// Without branches: the searches are short, many, and unpredictable, and a conditional operator
+// would be compiled to a branch. After the first look 2^k - 1 entries are left, whatever their
+// number was (Shar's search; Knuth, The Art of Computer Programming, volume 3, 6.2.1).
 template <class Before>
 std::size_t CachingAllocator::FreeList::first_not(const Before& before, std::size_t first,
                                                   std::size_t last) const {
-  const Key* base = keys.data() + first;
-  std::size_t length = last - first;
-  while (length > 1) {
-    const std::size_t half = length / 2;
-    base += half & -static_cast<std::size_t>(before(base[half - 1]));
-    length -= half;
-  }
-  const auto found = static_cast<std::size_t>(base - keys.data());
-  return length == 1 && before(*base) ? found + 1 : found;
+  if (first == last) return first;
+  const Entry* base = entries.data() + first;
+  std::size_t step = std::bit_floor(last - first);
+  const auto mask = [&] { return -static_cast<std::size_t>(before(base[step - 1])); };
+  base += (last - first - step + 1) & mask();
+  while ((step /= 2) > 0) base += step & mask();
+  return static_cast<std::size_t>(base - entries.data());
 }
 
-std::size_t CachingAllocator::FreeList::lower_bound(const Key& key, std::size_t first,
+std::size_t CachingAllocator::FreeList::lower_bound(Entry entry, std::size_t first,
                                                     std::size_t last) const {
-  return first_not([&](const Key& other) { return other < key; }, first, last);
+  return first_not([=](Entry other) { return other < entry; }, first, last);
 }
 
+// By the upper halves alone: they hold the size, and what of the address lies beside it.
 std::size_t CachingAllocator::FreeList::first_of(std::int64_t size) const {
-  return first_not([=](const Key& other) { return other.size < size; }, 0, keys.size());
+  constexpr int kBeside = kAddressBits + kIndexBits - 64;
+  const std::uint64_t least = static_cast<std::uint64_t>(size / kMinBlock) << kBeside;
+  return first_not([=](Entry other) { return static_cast<std::uint64_t>(other >> 64) < least; }, 0,
+                   entries.size());
 }
 
-std::size_t CachingAllocator::FreeList::place_of(std::int32_t block, const Key& key,
-                                                 std::size_t guess) const {
-  if (guess < blocks.size() && blocks[guess] == block) return guess;
-  if (guess > 0 && guess <= blocks.size() && blocks[guess - 1] == block) return guess - 1;
-  if (guess + 1 < blocks.size() && blocks[guess + 1] == block) return guess + 1;
-  return lower_bound(key);
+std::size_t CachingAllocator::FreeList::place_of(Entry entry, std::size_t guess) const {
+  const std::size_t size = entries.size();
+  if (guess < size && entries[guess] == entry) return guess;
+  if (guess > 0 && guess <= size && entries[guess - 1] == entry) return guess - 1;
+  if (guess + 1 < size && entries[guess + 1] == entry) return guess + 1;
+  return lower_bound(entry, 0, size);
 }
 
-std::size_t CachingAllocator::FreeList::insert(const Key& key, std::int32_t block) {
-  const std::size_t place = lower_bound(key);
-  keys.insert(keys.begin() + static_cast<std::ptrdiff_t>(place), key);
-  blocks.insert(blocks.begin() + static_cast<std::ptrdiff_t>(place), block);
+std::size_t CachingAllocator::FreeList::insert(Entry entry) {
+  const std::size_t place = lower_bound(entry, 0, entries.size());
+  entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(place), entry);
   return place;
 }
 
 void CachingAllocator::FreeList::erase(std::size_t place) {
-  keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(place));
-  blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(place));
+  entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(place));
 }
 
-std::size_t CachingAllocator::FreeList::replace(std::size_t place, const Key& key,
-                                                std::int32_t block) {
+std::size_t CachingAllocator::FreeList::replace(std::size_t place, Entry entry) {
+  const auto at = entries.begin() + static_cast<std::ptrdiff_t>(place);
   std::size_t to = place;  // often: what is left of the largest block is the largest
-  if (place > 0 && key < keys[place - 1]) {
-    to = lower_bound(key, 0, place);
-  } else if (place + 1 < keys.size() && keys[place + 1] < key) {
-    to = lower_bound(key, place + 1, keys.size()) - 1;  // its own place is given up
+  if (place > 0 && entry < entries[place - 1]) {
+    to = lower_bound(entry, 0, place);
+    std::move_backward(entries.begin() + static_cast<std::ptrdiff_t>(to), at, at + 1);
+  } else if (place + 1 < entries.size() && entries[place + 1] < entry) {
+    to = lower_bound(entry, place + 1, entries.size()) - 1;  // its own place is given up
+    std::move(at + 1, entries.begin() + static_cast<std::ptrdiff_t>(to + 1), at);
   }
-  const auto move = [place, to](auto& list, auto value) {
-    const auto at = list.begin() + static_cast<std::ptrdiff_t>(place);
-    const auto target = list.begin() + static_cast<std::ptrdiff_t>(to);
-    if (to < place) {
-      std::move_backward(target, at, at + 1);
-    } else {
-      std::move(at + 1, target + 1, at);
-    }
-    *target = value;
-  };
-  move(keys, key);
-  move(blocks, block);
+  entries[to] = entry;
   return to;
 }
 
 void CachingAllocator::insert_free(std::int32_t block) {
-  at(block).place =
-      static_cast<std::uint32_t>(pools_[at(block).pool].free.insert(key_of(block), block));
+  at(block).place = static_cast<std::uint32_t>(pools_[at(block).pool].free.insert(entry_of(block)));
 }
 
 void CachingAllocator::erase_free(std::int32_t block) {
   FreeList& free = pools_[at(block).pool].free;
-  free.erase(free.place_of(block, key_of(block), at(block).place));
+  free.erase(free.place_of(entry_of(block), at(block).place));
 }
 
 // The smallest free block of at least `size`, the lowest address among equals. With expandable
@@ -218,14 +211,14 @@ void CachingAllocator::erase_free(std::int32_t block) {
 std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
   const FreeList& free = pool.free;
   std::size_t found = free.first_of(size);
-  if (found == free.keys.size() || !options_.expandable_segments) return found;
+  if (found == free.entries.size() || !options_.expandable_segments) return found;
   const auto could_grow_to = [&](std::size_t place) {
-    const Block& block = at(free.blocks[place]);
+    const Block& block = at(block_of(free.entries[place]));
     const bool grows = block.next >= 0 && at(block.next).state == State::Unmapped;
     return block.size + (grows ? at(block.next).size : 0);
   };
   for (std::size_t next = found + 1;
-       next < free.keys.size() && could_grow_to(next) < could_grow_to(found); ++next) {
+       next < free.entries.size() && could_grow_to(next) < could_grow_to(found); ++next) {
     found = next;
   }
   return found;
@@ -379,10 +372,10 @@ void CachingAllocator::return_to_pool(std::int32_t block) {
     return;
   }
   const std::int32_t joined = is_free(after) ? after : before;
-  const std::size_t place = free.place_of(joined, key_of(joined), at(joined).place);
+  const std::size_t place = free.place_of(entry_of(joined), at(joined).place);
   if (is_free(before)) absorb(block, before);
   if (is_free(after)) absorb(block, after);
-  at(block).place = static_cast<std::uint32_t>(free.replace(place, key_of(block), block));
+  at(block).place = static_cast<std::uint32_t>(free.replace(place, entry_of(block)));
 }
 
 // Joins `block`, which is in no list, with a neighbour of equal state; the result is in no list.

@@ -43,8 +43,8 @@ class CachingAllocator {
   explicit CachingAllocator(const AllocatorOptions& options = {});
 
   // REQUIRES: bytes >= 0, 0 <= stream < kNumStreams. Blocks serve the stream that first got them.
-  // More than kLargest, or more in all than addresses reach (2^62), is out of memory under any
-  // capacity.
+  // More than kLargest, or more in all than addresses reach (2^62) or than 2^25 blocks, is out of
+  // memory under any capacity.
   Handle allocate(std::int64_t bytes, int stream = 0);
   // REQUIRES: a handle from allocate() that was not freed; kEmpty and kOutOfMemory are ignored.
   void free(Handle handle);
@@ -82,30 +82,25 @@ class CachingAllocator {
     State state = State::Free;
     std::uint32_t place = 0;  // where it was put into its list; others may have moved it since
   };
-  // Free blocks ordered by size, then address (torch's BlockComparatorSize).
-  struct Key {
-    std::int64_t size = 0, address = 0;  // [B]
-    // As one number, which is compared without branches (FreeList::lower_bound).
-    __extension__ using Number = unsigned __int128;
-    Number number() const {
-      return Number{static_cast<std::uint64_t>(size)} << 64 | static_cast<std::uint64_t>(address);
-    }
-    bool operator<(const Key& other) const { return number() < other.number(); }
-  };
+  // A free block as one number, in which they are ordered by size, then address (torch's
+  // BlockComparatorSize): both in units of kMinBlock, and behind them the block's index.
+  __extension__ using Entry = unsigned __int128;
+  static constexpr int kIndexBits = 25, kAddressBits = 53;  // and 50 of the size
+  static constexpr std::size_t kMostBlocks = std::size_t{1} << kIndexBits;
+  static std::int32_t block_of(Entry entry) {
+    return static_cast<std::int32_t>(static_cast<std::uint64_t>(entry) & (kMostBlocks - 1));
+  }
   struct FreeList {
-    std::vector<Key> keys;             // ascending
-    std::vector<std::int32_t> blocks;  // parallel to keys
+    std::vector<Entry> entries;  // ascending
     template <class Before>
     std::size_t first_not(const Before& before, std::size_t first, std::size_t last) const;
-    std::size_t lower_bound(const Key& key) const { return lower_bound(key, 0, keys.size()); }
-    std::size_t lower_bound(const Key& key, std::size_t first, std::size_t last) const;
+    std::size_t lower_bound(Entry entry, std::size_t first, std::size_t last) const;
     std::size_t first_of(std::int64_t size) const;  // that is at least so large
-    // Of a block that is in the list, near `guess` as a rule.
-    std::size_t place_of(std::int32_t block, const Key& key, std::size_t guess) const;
-    std::size_t insert(const Key& key, std::int32_t block);  // its place
+    // Of an entry that is in the list, near `guess` as a rule.
+    std::size_t place_of(Entry entry, std::size_t guess) const;
+    std::size_t insert(Entry entry);  // its place
     void erase(std::size_t place);
-    // Moves what is between; its new place.
-    std::size_t replace(std::size_t place, const Key& key, std::int32_t block);
+    std::size_t replace(std::size_t place, Entry entry);  // moves what is between; its new place
   };
   struct Pool {
     bool small = false;
@@ -117,7 +112,13 @@ class CachingAllocator {
 
   Block& at(std::int32_t block) { return blocks_[static_cast<std::size_t>(block)]; }
   const Block& at(std::int32_t block) const { return blocks_[static_cast<std::size_t>(block)]; }
-  Key key_of(std::int32_t block) const { return {at(block).size, at(block).address}; }
+  Entry entry_of(std::int32_t block) const {
+    const auto units = [](std::int64_t bytes) {
+      return static_cast<std::uint64_t>(bytes) / static_cast<std::uint64_t>(kMinBlock);
+    };
+    return (Entry{units(at(block).size)} << kAddressBits | units(at(block).address)) << kIndexBits |
+           static_cast<std::uint32_t>(block);
+  }
   std::int32_t new_block(const Block& block);
   void insert_free(std::int32_t block);
   void erase_free(std::int32_t block);
