@@ -118,6 +118,22 @@ TEST_F(BrokenConfigs, WhatCannotBeReadSaysWhy) {
   EXPECT_NE(said("deep.sh", "A=" + std::string(5'000, '(')), "");
 }
 
+// Also where toml++ 3.3.0 has no answer to whether a letter is a space.
+TEST_F(BrokenConfigs, LettersOfAnyAlphabetAreReadAsTheyAreWritten) {
+  const std::string quoted =
+      said("letters.toml",
+           "# 日本語, größer\n[model]\nflavor = \"8B\"\n[training]\n\"größe слоя\" = \"é\"\n"
+           "local_batch_size = 1\n[parallelism]\npipeline_parallel_degree = 1\n");
+  EXPECT_NE(quoted.find(":5: training.gr????e ????????: "), std::string::npos)
+      << quoted;  // by bytes
+  for (const std::string bare : {"größe", "слой", "、", "\u3000"}) {
+    const std::string line = said("letters.toml", "[training]\n" + bare + " = 1\n");
+    EXPECT_NE(line.find(":2: not TOML: "), std::string::npos) << line;
+  }
+  EXPECT_NE(said("letters.toml", "a = \"\U000F0041\"\n").find("private character"),
+            std::string::npos);
+}
+
 TEST_F(BrokenConfigs, TextsThatGrowEndInOneLine) {
   std::string script = "A=aaaaaaaaaa\n";
   for (int i = 0; i < 40; ++i) script += "A=\"$A$A\"\n";
