@@ -7,7 +7,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <regex>
 #include <set>
 
 #include "sim/cluster/cluster.h"
@@ -59,9 +58,10 @@ json file_of(const MachineReport& machine, ClusterFile* file = nullptr) {
 // --- XML
 
 TEST(Xml, ReadsElementsAndAttributes) {
-  const XmlElement root = read(parse_xml(
-      "<?xml version=\"1.0\"?>\n<!-- a note -->\n<a x=\"1\" y='&lt;2&amp;'>\n <b/><b z=\"\"></b></a>\n",
-      "x.xml"));
+  const XmlElement root =
+      read(parse_xml("<?xml version=\"1.0\"?>\n<!-- a note -->\n<a x=\"1\" y='&lt;2&amp;'>\n "
+                     "<b/><b z=\"\"></b></a>\n",
+                     "x.xml"));
   EXPECT_EQ(root.name, "a");
   EXPECT_EQ(root.line, 3);
   EXPECT_EQ(root.attribute("x"), "1");
@@ -122,9 +122,10 @@ TEST(Matrix, ReadsTheTableOfNvidiaSmi) {
 }
 
 TEST(Matrix, PassesOverColours) {
-  const NodeTopology node = read(read_topology_matrix(
-      "\t\x1b[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\x1b[0m\nGPU0\t X \tNV4\t0-3\t0\nGPU1\tNV4\t X \t4-7\t1\n",
-      "m"));
+  const NodeTopology node =
+      read(read_topology_matrix("\t\x1b[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\x1b[0m\nGPU0\t X "
+                                "\tNV4\t0-3\t0\nGPU1\tNV4\t X \t4-7\t1\n",
+                                "m"));
   EXPECT_EQ(node.links_between(1, 0), 4);
 }
 
@@ -132,8 +133,10 @@ TEST(Matrix, RefusesWhatIsBroken) {
   const auto parse = [](const std::string& text) { return read_topology_matrix(text, "m.txt"); };
   refuses(parse("nothing here\n"), "m.txt: neither the matrix");
   refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X\n"), "m.txt:2: GPU0 has 1 of 2 columns");
-  refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X NV1 0-3\n"), "m.txt:1: GPU1 has a column and no row");
-  refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X NV1\nGPU1 NV2 X\n"), "GPU1 reaches GPU0 in another way");
+  refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X NV1 0-3\n"),
+          "m.txt:1: GPU1 has a column and no row");
+  refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X NV1\nGPU1 NV2 X\n"),
+          "GPU1 reaches GPU0 in another way");
   refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X FAR\nGPU1 FAR X\n"), "\"FAR\" is no connection");
   refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 NV1 X\nGPU1 X NV1\n"), "is not X to itself");
   refuses(parse("GPU0 GPU1 CPU Affinity\nGPU0 X SYS\nGPU0 X SYS\n"), "GPU0 has two rows");
@@ -179,8 +182,10 @@ TEST(NcclTopology, ATemplateSaysNothingOfLinks) {
 }
 
 TEST(NcclTopology, RefusesOtherXml) {
-  refuses(read_nccl_topology("<topology version=\"2.0\"/>", "t.xml"), "t.xml:1: begins with <topology>");
-  refuses(read_nccl_topology("<system version=\"1\"><cpu/></system>", "t.xml"), "no GPU stands in it");
+  refuses(read_nccl_topology("<topology version=\"2.0\"/>", "t.xml"),
+          "t.xml:1: begins with <topology>");
+  refuses(read_nccl_topology("<system version=\"1\"><cpu/></system>", "t.xml"),
+          "no GPU stands in it");
   std::string two = sample("simai-8-a100.xml");
   two.replace(two.rfind("0x20b2"), 6, "0x20b0");
   refuses(read_nccl_topology(two, "t.xml"), "a cluster has one kind");
@@ -192,8 +197,7 @@ TEST(NcclTopology, RefusesOtherXml) {
 // --- nccl-tests
 
 TEST(NcclTests, ReadsAnAllReduceOnTwoNodes) {
-  const NcclTestsLog log =
-      read(read_nccl_tests_log(sample("gcp-a3-mega-all-reduce.txt"), "log"));
+  const NcclTestsLog log = read(read_nccl_tests_log(sample("gcp-a3-mega-all-reduce.txt"), "log"));
   EXPECT_EQ(log.gpus_per_node, 8);
   EXPECT_EQ(log.gpu_names, std::vector<std::string>{"NVIDIA H100 80GB HBM3"});
   ASSERT_FALSE(log.points.empty());
@@ -213,7 +217,9 @@ std::string log_of(const std::string& command, const std::string& rows, int rank
     text += "#  Rank  " + std::to_string(i) + " Group  0 Pid 1 on node-1 device  " +
             std::to_string(i) + " [0x0f] NVIDIA A100-SXM4-80GB\n";
   }
-  return text + "#\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n" +
+  return text +
+         "#\n#       size         count      type   redop    root     time   algbw   busbw "
+         "#wrong\n" +
          rows;
 }
 
@@ -221,12 +227,15 @@ TEST(NcclTests, ATableIsWhatItsBusBandwidthSays) {
   // 4 ranks: an all-reduce's bus bandwidth is 1.5 of the algorithm's, an all-gather's 0.75.
   const std::string twice = "1073741824 1 float sum -1 10000 107.37 161.06 0\n";
   const std::string part = "1073741824 1 float none -1 10000 107.37 80.53 0\n";
-  const auto op = [](const std::string& text) { return read(read_nccl_tests_log(text, "l")).points.at(0).op; };
+  const auto op = [](const std::string& text) {
+    return read(read_nccl_tests_log(text, "l")).points.at(0).op;
+  };
   EXPECT_EQ(op(log_of("./all_gather_perf -b 1G", part)), CollectiveOp::AllGather);
   EXPECT_EQ(op(log_of("# Collective test starting: alltoall_perf", part)), CollectiveOp::AllToAll);
   EXPECT_EQ(op(log_of("", "8 2 float sum -1 30 0.00 0.00 0\n" + twice)), CollectiveOp::AllReduce);
   refuses(read_nccl_tests_log(log_of("", part), "l"), "which collective this is nobody says");
-  refuses(read_nccl_tests_log(log_of("./all_reduce_perf", part), "l"), "is not that of all_reduce among 4 ranks");
+  refuses(read_nccl_tests_log(log_of("./all_reduce_perf", part), "l"),
+          "is not that of all_reduce among 4 ranks");
   // A line of a rank is lost: 15 ranks would have 1.867, the table has 1.875.
   std::string lost = sample("gcp-a3-mega-all-reduce.txt");
   lost.erase(lost.find("#  Rank  3"), 3);
@@ -235,7 +244,8 @@ TEST(NcclTests, ATableIsWhatItsBusBandwidthSays) {
 
 TEST(NcclTests, RefusesWhatIsBroken) {
   refuses(read_nccl_tests_log("no table\n", "l"), "l: no table of nccl-tests");
-  refuses(read_nccl_tests_log(log_of("./all_reduce_perf", "1048576 1 float sum -1 10 1.0 1.5 0\n", 0), "l"),
+  refuses(read_nccl_tests_log(
+              log_of("./all_reduce_perf", "1048576 1 float sum -1 10 1.0 1.5 0\n", 0), "l"),
           "how many GPUs took part?");
   refuses(read_nccl_tests_log(log_of("./all_reduce_perf", "1048576 1 float sum -1\n"), "l"),
           "l:9: a row without size, time, algbw and busbw");
@@ -263,7 +273,9 @@ TEST(ClusterFile, OfNcclsTopologyIsWhole) {
     EXPECT_NE(std::ranges::find(made.unknown, key), made.unknown.end()) << key;
   }
   for (const std::string& key : made.unknown) {
-    EXPECT_TRUE(file.at(json::json_pointer("/" + std::regex_replace(key, std::regex("\\."), "/"))).is_null()) << key;
+    std::string path = "/" + key;
+    std::ranges::replace(path, '.', '/');
+    EXPECT_TRUE(file.at(json::json_pointer(path)).is_null()) << key;
   }
 }
 
@@ -286,12 +298,15 @@ TEST(ClusterFile, OfAMatrixAndALogIsWhole) {
                .logs = {read(read_nccl_tests_log(sample("gcp-a3-mega-all-reduce.txt"), "log"))}},
               &made);
   EXPECT_EQ(made.missing, "");
-  EXPECT_EQ(file["scale_up"]["kind"], "nvswitch");  // 18 links to each of seven are more than it has
+  EXPECT_EQ(file["scale_up"]["kind"],
+            "nvswitch");  // 18 links to each of seven are more than it has
   EXPECT_EQ(file["scale_up"]["gb_per_s_per_direction_per_gpu"], 450);
   EXPECT_TRUE(file["nics"].is_null());
   const json& points = file["calibration"]["collectives"];
   ASSERT_EQ(points.size(), 31u);
-  EXPECT_EQ(points[0], json::parse(R"({"op": "all_reduce", "ranks": 16, "nodes": 2, "bytes": 8, "time_us": 135.8})"));
+  EXPECT_EQ(points[0],
+            json::parse(
+                R"({"op": "all_reduce", "ranks": 16, "nodes": 2, "bytes": 8, "time_us": 135.8})"));
   const Result<Cluster> cluster = read_cluster({.path = "made", .inline_json = made.text});
   ASSERT_TRUE(cluster) << cluster.error().message;
   EXPECT_EQ(cluster.value().calibration->collectives.size(), 31u);
@@ -337,8 +352,10 @@ TEST(ClusterFile, OfAnUnknownGpuLeavesItNull) {
 }
 
 TEST(ClusterFile, RefusesSourcesThatContradictEachOther) {
-  refuses(make_cluster_file({.matrix = matrix_of("rtx-6000-ada-4.txt"), .nccl = nccl_of("simai-8-a100.xml")}, "x"),
-          "nvidia-smi shows 4 GPUs and NCCL 8");
+  refuses(
+      make_cluster_file(
+          {.matrix = matrix_of("rtx-6000-ada-4.txt"), .nccl = nccl_of("simai-8-a100.xml")}, "x"),
+      "nvidia-smi shows 4 GPUs and NCCL 8");
   refuses(make_cluster_file(
               {.matrix = matrix_of("a100-2-of-8.txt"),
                .logs = {read(read_nccl_tests_log(sample("gcp-a3-mega-all-reduce.txt"), "log"))}},
@@ -351,7 +368,8 @@ TEST(MachineNames, AreThoseOfShippedClusters) {
   const MachineNames names = read(shipped_machine_names());
   std::set<std::string> all;
   for (const GpuNames& row : names.gpus) {
-    const Result<Cluster> cluster = read_cluster({.path = "scenarios/clusters/" + row.cluster + ".json"});
+    const Result<Cluster> cluster =
+        read_cluster({.path = "scenarios/clusters/" + row.cluster + ".json"});
     ASSERT_TRUE(cluster) << row.cluster;
     for (const std::string& name : row.names) {
       EXPECT_TRUE(all.insert(name).second) << name;
