@@ -14,8 +14,6 @@
 namespace rehearse::exec {
 namespace {
 
-using Move = std::function<Result<>(std::span<const Message>)>;
-
 // Slots: the top bit, instance 20, sequence 31, message 12 bits.
 constexpr std::int64_t kMessages = 1 << 12;
 

@@ -10,6 +10,7 @@
 // member of its own.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,12 +29,16 @@ struct Message {
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
   bool send = false;
+  // Since when this end asks for it; once it has moved, from when on it keeps a throttled link.
+  std::chrono::steady_clock::time_point since{};
 };
 
-// This process's part of an exchange. `move` sends and receives all of its messages before it
-// returns. Rank r lives in process r / ranks_per_process.
+// Sends and receives all of the messages before it returns. It may change their order.
+using Move = std::function<Result<>(std::span<Message>)>;
+
+// This process's part of an exchange. Rank r lives in process r / ranks_per_process.
 Result<> compose(const Exchange& exchange, std::int32_t process, std::int32_t ranks_per_process,
-                 const std::function<Result<>(std::span<const Message>)>& move);
+                 const Move& move);
 
 // What compose() takes beside the arrays at most [B]: arrays of `bytes` (the whole) of `members`
 // ranks, of which `here` are in this process, of `processes` that have any.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -150,12 +151,34 @@ class GlooCommunicator final : public ProcessCommunicator {
  private:
   using Clock = LinkThrottle::Clock;
   std::int32_t process_of(std::int32_t rank) const { return rank / each_; }
-  void one(const Message& message, Done done) {
-    waiters_.run([this, message, done = std::move(done)] { done(cross({&message, 1})); });
+  void one(Message message, Done done) {
+    waiters_.run([message, travel = Travel(*this), done = std::move(done)]() mutable {
+      done(travel({&message, 1}));
+    });
   }
-  Result<> move(std::span<const Message> messages);
-  Result<> cross(std::span<const Message> messages);  // the same, over throttled links
-  bool move_near(std::span<const Message> messages, Clock::time_point deadline);
+  // The rounds of one exchange over throttled links. What it asks for counts from when the worker
+  // called, and of a later round from when the one before had arrived and what it brought was
+  // summed: not from when a thread got a core.
+  class Travel {
+   public:
+    explicit Travel(GlooCommunicator& by) : by_(by) {}
+    Result<> operator()(std::span<Message> messages) {
+      if (left_) asked_ += Clock::now() - *left_;
+      for (Message& message : messages) message.since = asked_;
+      const Result<> crossed = by_.cross(messages, asked_);
+      left_ = Clock::now();
+      return crossed;
+    }
+
+   private:
+    GlooCommunicator& by_;
+    Clock::time_point asked_ = Clock::now();
+    std::optional<Clock::time_point> left_;  // the round before
+  };
+  Result<> move(std::span<Message> messages);
+  // The same, over throttled links, and when they have arrived.
+  Result<> cross(std::span<Message> messages, Clock::time_point& arrived);
+  bool move_near(std::span<Message> messages, Clock::time_point deadline);
   Clock::time_point deadline() const {
     return Clock::now() +
            std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
@@ -201,12 +224,12 @@ void GlooCommunicator::break_off(GlooTrouble trouble, const std::string& why) {
 }
 
 // Sends and receives all of it; waits until all is done, or nothing will be.
-Result<> GlooCommunicator::move(std::span<const Message> messages) {
+Result<> GlooCommunicator::move(std::span<Message> messages) {
   const Clock::time_point deadline = this->deadline();
-  std::vector<Message> near, far;
-  for (const Message& message : messages) {
-    (shared_memory_->reaches(message.process) ? near : far).push_back(message);
-  }
+  const auto begin = std::stable_partition(
+      messages.begin(), messages.end(),
+      [this](const Message& message) { return shared_memory_->reaches(message.process); });
+  const std::span<Message> near(messages.begin(), begin), far(begin, messages.end());
   using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
   std::vector<Buffer> buffers;
   const auto forget = [&] {
@@ -247,21 +270,26 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
     done = false;
   }
   forget();
+  for (Message& message : far) message.since = Clock::now();
   if (done) return {};
   return broken();
 }
 
-Result<> GlooCommunicator::cross(std::span<const Message> messages) {
+Result<> GlooCommunicator::cross(std::span<Message> messages, Clock::time_point& arrived) {
   const Clock::time_point deadline = this->deadline();
   Result<> moved = move(messages);
-  if (!moved || messages.empty() || throttle_.cross(messages, deadline)) return moved;
+  if (!moved || messages.empty()) return moved;
+  if (const auto when = throttle_.cross(messages, deadline)) {
+    arrived = *when;
+    return moved;
+  }
   break_off(GlooTrouble::Timeout,
             "the throttled link takes longer than " +
                 std::to_string(static_cast<std::int64_t>(options_.timeout_s)) + " s");
   return broken();
 }
 
-bool GlooCommunicator::move_near(std::span<const Message> messages, Clock::time_point deadline) {
+bool GlooCommunicator::move_near(std::span<Message> messages, Clock::time_point deadline) {
   const SharedMemoryTransport::Moved moved = shared_memory_->move(messages, deadline);
   if (moved.outcome == SharedMemoryTransport::Outcome::Late ||
       moved.outcome == SharedMemoryTransport::Outcome::Gone) {
@@ -271,9 +299,8 @@ bool GlooCommunicator::move_near(std::span<const Message> messages, Clock::time_
 }
 
 void GlooCommunicator::collective(const Exchange& exchange, Done done) {
-  waiters_.run([this, exchange, done = std::move(done)] {
-    done(compose(exchange, options_.process, each_,
-                 [this](std::span<const Message> messages) { return cross(messages); }));
+  waiters_.run([this, exchange, travel = Travel(*this), done = std::move(done)] {
+    done(compose(exchange, options_.process, each_, travel));
   });
 }
 
@@ -292,7 +319,7 @@ Result<double> GlooCommunicator::largest(double value) {
                           .contributions = contributions};
   const Result<> done =
       compose(exchange, options_.process, each_,
-              [this](std::span<const Message> messages) { return move(messages); });
+              [this](std::span<Message> messages) { return move(messages); });
   if (!done) return done.error();
   return value;
 }

@@ -5,19 +5,20 @@
 
 namespace rehearse::exec {
 
-bool LinkThrottle::cross(std::span<const Message> messages, Clock::time_point deadline) {
-  if (!throttle_.on()) return true;
+std::optional<LinkThrottle::Clock::time_point> LinkThrottle::cross(
+    std::span<const Message> messages, Clock::time_point deadline) {
+  if (!throttle_.on()) return Clock::now();
   std::unique_lock lock(mutex_);
-  const Clock::time_point now = Clock::now();
-  Clock::time_point arrived = now;
+  Clock::time_point arrived{};
   for (const Message& message : messages) {
     Clock::time_point& free =
         free_[2 * static_cast<std::size_t>(message.process) + (message.send ? 1 : 0)];
-    free = std::max(free, now) + std::chrono::nanoseconds(throttle_.occupied_ns(message.bytes));
+    free = std::max(free, message.since) + std::chrono::nanoseconds(throttle_.occupied_ns(message.bytes));
     arrived = std::max(arrived, free + std::chrono::nanoseconds(throttle_.latency_ns));
   }
   ended_.wait_until(lock, std::min(arrived, deadline), [this] { return over_; });
-  return !over_ && arrived <= deadline;
+  if (over_ || arrived > deadline) return {};
+  return arrived;
 }
 
 void LinkThrottle::end() {

@@ -3,13 +3,16 @@
 //
 // Every other process is reached over a link of its own in each direction. Messages keep it one
 // after the other, each for bytes / rate, and arrive the latency later. What really carries them
-// has done so before: an exchange takes what it takes anyway, and the link's time from then on.
-// Both ends of a message wait, so that a transfer ends on both sides together.
+// has done so before: an exchange takes what it takes anyway, and the link's time from then on
+// (Message::since, which both ends know). A link needs no core: a thread that got none in the
+// meantime finds that its messages have arrived. Both ends of a message wait, so that a transfer
+// ends on both sides together.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,9 +27,10 @@ class LinkThrottle {
   LinkThrottle(const Throttle& throttle, std::int32_t processes)
       : throttle_(throttle), free_(2 * static_cast<std::size_t>(processes)) {}
 
-  // Returns when the messages, all sent and received at once, have crossed. False: that is after
-  // the deadline, or end() was called. From any number of threads.
-  bool cross(std::span<const Message> messages, Clock::time_point deadline);
+  // Returns when the messages, all sent and received at once, have crossed, and says since when
+  // they have. None: that is after the deadline, or end() was called. From any number of threads.
+  std::optional<Clock::time_point> cross(std::span<const Message> messages,
+                                         Clock::time_point deadline);
   void end();  // every cross() under way and to come returns at once
 
  private:

@@ -44,6 +44,7 @@ struct Place {
   std::uint32_t padding;
   std::uint64_t slot, address;
   std::int64_t bytes;
+  steady_clock::time_point since;  // the sender asks for it; once Read: Message::since of both ends
 };
 // Rung by senders; receivers sleep on it.
 struct Bell {
@@ -51,7 +52,7 @@ struct Bell {
   std::atomic<std::uint32_t> asleep;
   std::atomic<bool> closed;  // its owner has left
 };
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(Place) == 32);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(Place) == 40);
 
 long futex(std::atomic<std::uint32_t>& word, int what, std::uint32_t value,
            const std::timespec* timeout) {
@@ -173,7 +174,7 @@ struct SharedMemoryTransport::Impl {
     return steady_clock::now() >= deadline ? Outcome::Late : Outcome::Done;
   }
   Place* announce(const Message& message) const;
-  bool take(const Message& message, bool* read) const;
+  bool take(Message& message, bool* read) const;
   void ring(std::int32_t at) const {
     bell(at).rings.fetch_add(1);
     if (bell(at).asleep.load() > 0) wake(bell(at).rings);
@@ -193,6 +194,7 @@ Place* SharedMemoryTransport::Impl::announce(const Message& message) const {
     place.slot = message.slot;
     place.address = reinterpret_cast<std::uint64_t>(message.data);
     place.bytes = message.bytes;
+    place.since = message.since;
     place.state.store(Place::Announced, std::memory_order_release);
     ring(to);
     return &place;
@@ -201,13 +203,16 @@ Place* SharedMemoryTransport::Impl::announce(const Message& message) const {
 }
 
 // Whether the message was announced; `read`: and could be read.
-bool SharedMemoryTransport::Impl::take(const Message& message, bool* read) const {
+bool SharedMemoryTransport::Impl::take(Message& message, bool* read) const {
   const std::int32_t from = local_of(message.process);
   for (Place& place : mailbox(from, self)) {
     if (place.state.load(std::memory_order_acquire) != Place::Announced) continue;
     if (place.slot != message.slot) continue;
+    const steady_clock::time_point begin = steady_clock::now();
     *read = place.bytes == message.bytes && read_memory(pids[static_cast<std::size_t>(from)],
                                                         place.address, message.data, message.bytes);
+    message.since = std::max(message.since, place.since) + (steady_clock::now() - begin);
+    place.since = message.since;
     place.state.store(Place::Read, std::memory_order_release);
     wake(place.state);
     return true;
@@ -215,12 +220,12 @@ bool SharedMemoryTransport::Impl::take(const Message& message, bool* read) const
   return false;
 }
 
-SharedMemoryTransport::Moved SharedMemoryTransport::move(std::span<const Message> messages,
+SharedMemoryTransport::Moved SharedMemoryTransport::move(std::span<Message> messages,
                                                          steady_clock::time_point deadline) {
   const Impl& at = *impl_;
-  std::vector<std::pair<std::int32_t, Place*>> sent;
-  std::vector<const Message*> expected;
-  for (const Message& message : messages) {
+  std::vector<std::pair<Message*, Place*>> sent;
+  std::vector<Message*> expected;
+  for (Message& message : messages) {
     if (!message.send) {
       expected.push_back(&message);
       continue;
@@ -231,14 +236,14 @@ SharedMemoryTransport::Moved SharedMemoryTransport::move(std::span<const Message
       if (why != Outcome::Done) return {why, message.process};
       std::this_thread::sleep_for(kFull);
     }
-    sent.emplace_back(message.process, place);
+    sent.emplace_back(&message, place);
   }
   Bell& bell = at.bell(at.self);
   while (!expected.empty()) {
     const std::uint32_t rings = bell.rings.load(std::memory_order_acquire);
     const std::size_t before = expected.size();
     const Message* unread = nullptr;
-    std::erase_if(expected, [&](const Message* message) {
+    std::erase_if(expected, [&](Message* message) {
       bool read = true;
       const bool taken = at.take(*message, &read);
       if (!read) unread = message;
@@ -253,13 +258,14 @@ SharedMemoryTransport::Moved SharedMemoryTransport::move(std::span<const Message
     sleep_on(bell.rings, rings);
     bell.asleep.fetch_sub(1);
   }
-  for (const auto& [process, place] : sent) {
+  for (const auto& [message, place] : sent) {
     while (true) {
-      const Outcome why = at.patience(at.local_of(process), deadline);
+      const Outcome why = at.patience(at.local_of(message->process), deadline);
       if (place->state.load(std::memory_order_acquire) == Place::Read) break;  // and then it ended
-      if (why != Outcome::Done) return {why, process};
+      if (why != Outcome::Done) return {why, message->process};
       sleep_on(place->state, Place::Announced);
     }
+    message->since = place->since;
     place->state.store(Place::Free, std::memory_order_release);
   }
   return {};

@@ -43,10 +43,11 @@ class SharedMemoryTransport {
     Outcome outcome = Outcome::Done;
     std::int32_t process = -1;  // of the message that was waited for
   };
-  // Sends and receives all of it; waits until all is done, or nothing will be. Late: at `deadline`.
+  // Sends and receives all of it; waits until all is done, or nothing will be. Message::since
+  // becomes when both ends had asked for it, and what copying takes later. Late: at `deadline`.
   // Gone: the other process has ended or closed, or lets nobody read. From any number of threads.
   // REQUIRES: reaches() all of them.
-  Moved move(std::span<const Message> messages, std::chrono::steady_clock::time_point deadline);
+  Moved move(std::span<Message> messages, std::chrono::steady_clock::time_point deadline);
   void end();  // every move() under way and to come ends, soon
 
  private:

@@ -217,8 +217,10 @@ class Pricer {
       totals_.crossing_ns += crossing;
       return expose(at, ns_[at] - crossing_ns_[at] + crossing);
     }
-    const Hidden out = nodes[at].pieces > 1 ? beside(ns_[at], room, slowed)
-                                            : hide(ns_[at], room, costs_.scalars.dispatch_slowdown);
+    const double slowdown = nodes[at].axis == Axis::Tensor ? costs_.scalars.hidden_contention
+                                                           : costs_.scalars.dispatch_slowdown;
+    const Hidden out =
+        nodes[at].pieces > 1 ? beside(ns_[at], room, slowed) : hide(ns_[at], room, slowdown);
     expose(at, out.exposed);
     totals_.contention_ns += out.contention;
     communicates(at, out.contention);

@@ -296,6 +296,13 @@ void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
   b.node(K::TakeHeads, "take dk, dv", {all}, {dqkv}, late);
 }
 
+// In pieces, what a weight's gradient gathers travels beside the product before it, and the last
+// piece of an input gradient's sum beside the weight gradient behind it. Else all is waited for
+// where it is asked for, and memory is given back first.
+bool gathers_ahead(const Context& c) {
+  return c.s.gather && pieces_of(c) > 1;
+}
+
 // The dense MLP's backward: returns the gradient of the second norm's output from dout, summed
 // over tp. A split backward gathers the gradients of both blocks twice: once for I, once for W.
 T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, T du) {
@@ -312,20 +319,27 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   const T D = gather_and_multiply(
       b, c, dq, "D", {K::LinearInput, P::Down, "gemm d_fc2 input", s.ffn, s.hidden, dg});
   const T Dw = weight ? gather_input(b, c, dq, "D", late) : D;
+  const bool ahead = gathers_ahead(c);
+  T Y2 = ahead ? gather_input(b, c, t.y2, "Y2", late) : kNone;
   b.gemm(K::LinearWeight, P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, s.tokens,
          {Dw, t.g, dq}, {}, late);
   const ActivationNodes activation = activation_of(c.model);
   b.node(activation.backward, activation.backward_name, {dg, t.u}, {du});
-  const T Y2 = gather_input(b, c, t.y2, "Y2", late);
+  const T e2 = b.tensor("e2", H::Workspace, c.gathered);
+  const auto input = [&] {
+    multiply_and_reduce(b, c, {K::LinearInput, P::Up, "gemm d_fc1 input", s.hidden, s.up, e2}, du);
+  };
+  if (ahead) input();
+  if (!ahead) Y2 = gather_input(b, c, t.y2, "Y2", late);
   b.gemm(K::LinearWeight, P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, s.tokens, {du, Y2}, {},
          late);
-  const T e2 = b.tensor("e2", H::Workspace, c.gathered);
-  multiply_and_reduce(b, c, {K::LinearInput, P::Up, "gemm d_fc1 input", s.hidden, s.up, e2}, du);
+  if (!ahead) input();
   return e2;
 }
 
-// From dqkv to the gradient of the first norm's output, which it returns, summed over tp.
-T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
+// From dqkv to the gradient of the first norm's output, which it returns, summed over tp. `Y1`: what
+// was gathered ahead of t.y1.
+T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv, T Y1) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
   rotate(b, c, K::RopeBackward, "rope backward", dqkv);
@@ -337,14 +351,13 @@ T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) 
   };
   const bool shared = c.layout.key_value_replicas() > 1;
   // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
-  if (shared) {
-    input();
-    sum_shared_heads(b, c, dqkv);
-  }
-  const T Y1 = gather_input(b, c, t.y1, "Y1", late);
+  const bool first = shared || Y1 != kNone;
+  if (first) input();
+  if (shared) sum_shared_heads(b, c, dqkv);
+  if (Y1 == kNone) Y1 = gather_input(b, c, t.y1, "Y1", late);
   b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
          {}, late);
-  if (!shared) input();
+  if (!first) input();
   return e1;
 }
 
@@ -390,12 +403,14 @@ Body layer_backward(const Context& c) {
       b, c, dz, "D1",
       {K::LinearInput, P::Projection, "gemm d_proj input", s.heads * s.value_dim, s.hidden, d_o});
   const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
+  const bool ahead = gathers_ahead(c) && !is_latent(c);
+  const T Y1 = ahead ? gather_input(b, c, t.y1, "Y1", late) : kNone;
   b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim,
          s.hidden, s.tokens, {D1w, t.core.o, dz}, {}, late);
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
   attention_backward(b, c, t.core, d_o, dqkv, rs);
   const T e1 =
-      is_latent(c) ? latent_backward(b, c, t.latent, t.y1, dqkv) : qkv_backward(b, c, t, dqkv);
+      is_latent(c) ? latent_backward(b, c, t.latent, t.y1, dqkv) : qkv_backward(b, c, t, dqkv, Y1);
   join_gradients(b, c, "norm1 backward + residual", P::Norm1, e1, t.x, t.st1, dx1, dx);
   return b.finish();
 }

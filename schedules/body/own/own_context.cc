@@ -100,7 +100,8 @@ void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase,
 T gather_input(BodyBuilder& b, const Context& c, T local, std::string_view name, NodePhase phase) {
   if (!c.s.gather) return local;
   const T whole = b.tensor(name, H::Workspace, c.gathered);
-  b.collective(K::AllGather, "all_gather tp", c.gathered, local, whole, phase);
+  Node& node = b.collective(K::AllGather, "all_gather tp", c.gathered, local, whole, phase);
+  if (pieces_of(c) > 1) BodyBuilder::runs_beside(node);
   return whole;
 }
 

@@ -62,6 +62,7 @@ void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase 
                    T own = kNone);
 
 // (local, hidden) -> (tokens, hidden): a gather under sequence parallelism, else the tensor itself.
+// With overlap.tensor_parallel what follows and does not need it runs beside it.
 T gather_input(BodyBuilder& b, const Context& c, T local, std::string_view name,
                NodePhase phase = NodePhase::Main);
 

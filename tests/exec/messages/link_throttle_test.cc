@@ -17,7 +17,7 @@ constexpr std::int64_t kBytes = 100'000;  // 100 ms on a link of 1 MB/s
 constexpr Throttle kSlow{.bytes_per_ns = 1e-3, .latency_ns = 50'000'000};
 
 Message message(std::int32_t process, bool send, std::int64_t bytes = kBytes) {
-  return {.process = process, .bytes = bytes, .send = send};
+  return {.process = process, .bytes = bytes, .send = send, .since = Clock::now()};
 }
 
 // For how long the messages are under way.
@@ -52,6 +52,19 @@ TEST(LinkThrottle, ALinkIsBusyForTheNextCallToo) {
   throttle.cross(std::vector{message(1, true)}, late);
   other.join();
   EXPECT_GE(Clock::now() - begin, milliseconds(250));
+}
+
+// Who asked long ago, and got no core since, finds the message there, and the link free.
+TEST(LinkThrottle, CountsFromWhenBothEndsHadAsked) {
+  LinkThrottle throttle(kSlow, 3);
+  const Clock::time_point now = Clock::now(), late = now + milliseconds(60000);
+  Message asked = message(1, true);
+  asked.since = now - milliseconds(400);
+  for (const milliseconds since : {milliseconds(250), milliseconds(150)}) {
+    const auto arrived = throttle.cross(std::vector{asked}, late);
+    ASSERT_TRUE(arrived);
+    EXPECT_EQ(*arrived, now - since);
+  }
 }
 
 TEST(LinkThrottle, NothingIsSlowedWithoutAThrottle) {
