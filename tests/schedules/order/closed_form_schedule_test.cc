@@ -297,6 +297,27 @@ TEST(ClosedForms, ChimeraOfTwoAndThreeUnits) {
       "1B4 2B11 1B5");
 }
 
+// Forward doubling: g pairs of micro-batches take 3g + p-2 slots of two forwards or one backward, so
+// at most 2(p-2) of F = 1, B = 2; alive at most 2p.
+TEST(ClosedForms, OfChimeraWithDoubledForwards) {
+  const std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> shapes{
+      {4, {4, 6, 8, 12}}, {6, {6, 12, 18}}, {8, {8, 12, 16, 24}}};
+  for (const auto& [p, pairs] : shapes) {
+    for (const std::int32_t g : pairs) {
+      const Measured x = measured("chimera_forward_doubling",
+                                  {.positions = p, .microbatches = 2 * g}, {1, 1, 1});
+      EXPECT_EQ(x.bubble(), 2 * (p - 2)) << p << " " << g;
+      EXPECT_LE(x.peak(), 2 * p) << p << " " << g;
+    }
+  }
+  const Schedule order =
+      generate("chimera_forward_doubling", {.positions = 4, .microbatches = 8}).value();
+  EXPECT_EQ(row_to_text(order, {0}),
+            "0F0 0F1 0F2 0F3 3F4 3F5 3B4 3B5 3F6 3F7 0B0 3B6 0B1 3B7 0B2 0B3");
+  EXPECT_EQ(row_to_text(order, {1}),
+            "1F0 1F1 2F4 2F5 1F2 1F3 2F6 2F7 2B4 1B0 2B5 1B1 2B6 1B2 2B7 1B3");
+}
+
 // 4(p-1) at one wave and as many micro-batches as positions, never more than 2 % above the paper's
 // ratio (2p-2)/(3pW+p-1); with more micro-batches 3(p-1), which no order can go below.
 TEST(ClosedForms, OfHanayo) {

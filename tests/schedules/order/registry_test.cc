@@ -41,7 +41,8 @@ TEST(Registry, HasTheNamesOfTheInterface) {
                                             "1f1b_v",     "seq_1f1b",
                                             "zb_1p",      "zb_2p",
                                             "seq_zb_h1",  "auto",
-                                            "hanayo",     "bitpipe"};
+                                            "hanayo",     "bitpipe",
+                                            "chimera_forward_doubling"};
   std::set<std::string_view> names;
   for (const ScheduleInfo& info : schedule_table()) EXPECT_TRUE(names.insert(info.name).second);
   EXPECT_EQ(names, expected);
