@@ -167,7 +167,6 @@ std::string schedule_of(Draw& d) {
                    "dualpipe",
                    "dualpipev",
                    "chimera",
-                   "chimera_forward_doubling",
                    "interleaved_zb1p",
                    "seq_1f1b",
                    "seq_zb_h1"});
@@ -266,7 +265,7 @@ constexpr std::array kKeys{
               }
               return d.number({1, 1, 2, 4});
             }},
-    KeyDraw{"chimera_scaling", 40,
+    KeyDraw{"chimera_scaling", 25,
             [](Draw& d) -> std::string {
               if (d.schedule().name != "chimera") return "";
               const bool even = d.to.number("micro_batch", 1) % 2 == 0;
