@@ -14,8 +14,7 @@ constexpr bool is_loss(const Op& op) {
   return op.kind == OpKind::Add && !op.bucket && op.stage;
 }
 constexpr Op loss_op(Stage stage, Microbatch microbatch) {
-  return {
-      .kind = OpKind::Add, .stream = Stream::Compute, .stage = stage, .microbatch = microbatch};
+  return {.kind = OpKind::Add, .stream = Stream::Compute, .stage = stage, .microbatch = microbatch};
 }
 
 }  // namespace rehearse

@@ -31,7 +31,8 @@ struct Rule {
   std::int32_t kept = 0;                         // activations of a position at most
   // Of ops that can start at the same time the lowest goes first. `number`: of micro-batches of the
   // direction before it.
-  std::int64_t (*slot)(std::int32_t p, Step step, std::int64_t number, std::int32_t stage) = nullptr;
+  std::int64_t (*slot)(std::int32_t p, Step step, std::int64_t number,
+                       std::int32_t stage) = nullptr;
 };
 
 // Again and again what can start first. A forward waits while its position keeps too many
@@ -144,8 +145,8 @@ class Greedy {
 // What would stand first if each direction were alone and every op a slot, micro-batch j's F on
 // stage s at s + 2j, its B at 2p-1-s + 2j.
 Rule one_by_one(std::int32_t p) {
-  return {.kept = p, .slot = [](std::int32_t of, Step step, std::int64_t number,
-                                std::int32_t stage) {
+  return {.kept = p,
+          .slot = [](std::int32_t of, Step step, std::int64_t number, std::int32_t stage) {
             return 2 * number + (step.backward ? 2 * of - 1 - stage : stage);
           }};
 }

@@ -25,7 +25,17 @@ struct SegmentBuckets {
 };
 
 // Collectives whose members are on several rows: what they meet for.
-enum class Meeting : std::int32_t { Embed, Mirror, World, Own, Tokens, Parameters, Outputs, OutputGradients, Gradients };
+enum class Meeting : std::int32_t {
+  Embed,
+  Mirror,
+  World,
+  Own,
+  Tokens,
+  Parameters,
+  Outputs,
+  OutputGradients,
+  Gradients
+};
 
 // In place of an op: the last one of the compute stream that stands before in the row's program,
 // whichever that is once all are woven.

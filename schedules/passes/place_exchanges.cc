@@ -93,14 +93,15 @@ class ThroughRootPlacer {
     of(forward).parameter.assign(row_.s.buckets.size(), {});
     for (std::size_t b = 0; b < row_.s.buckets.size(); ++b) {
       const BucketId id{static_cast<std::int32_t>(b)};
-      row_.collective(OpKind::Broadcast, row_.bucket(id).replicas, Stream::Compute, id, at,
-                      row_.draft.shared_match(Meeting::Parameters, id.value,
-                                              forward.microbatch.value))
+      row_.collective(
+              OpKind::Broadcast, row_.bucket(id).replicas, Stream::Compute, id, at,
+              row_.draft.shared_match(Meeting::Parameters, id.value, forward.microbatch.value))
           .op.instance = forward.microbatch.value;
       ValueId& copy = of(forward).parameter[b];
-      copy = row_.owner ? row_.parameter[b]
-                        : row_.bucket_value(ValueKind::FullParameter, id,
-                                            row_.draft.layout.shape.element * row_.bucket(id).padded);
+      copy = row_.owner
+                 ? row_.parameter[b]
+                 : row_.bucket_value(ValueKind::FullParameter, id,
+                                     row_.draft.layout.shape.element * row_.bucket(id).padded);
       if (!row_.owner) row_.of(copy).instance = forward.microbatch.value;
       row_.operand(copy, row_.owner ? Access::Read : Access::Write);
     }

@@ -189,8 +189,8 @@ struct RowDraft {
 
   // What an op of the micro-batch reads as the bucket's parameters.
   ValueId parameter_of(BucketId id, Microbatch microbatch) const {
-    return (through_root.empty() ? parameter : through_root[microbatch.index()].parameter)
-        [id.index()];
+    return (through_root.empty() ? parameter
+                                 : through_root[microbatch.index()].parameter)[id.index()];
   }
 
   // The work of a part.

@@ -16,7 +16,10 @@ namespace {
 class Reducer {
  public:
   explicit Reducer(RowDraft& row)
-      : row_(row), reduced_(2 * row.s.buckets.size()), aligned_(aligns(row)), through_root_(row.draft.plan.has_parameter_server()) {}
+      : row_(row),
+        reduced_(2 * row.s.buckets.size()),
+        aligned_(aligns(row)),
+        through_root_(row.draft.plan.has_parameter_server()) {}
 
   void run() {
     // What is not overlapped is reduced behind the last part, or holds up the next one.
@@ -25,7 +28,8 @@ class Reducer {
     for (const ReadyGradient& ready : row_.ready) {
       const std::size_t first = row_.ops.size();
       const bool behind_all = !overlap && !row_.draft.reduces_each_microbatch(ready.about);
-      const Turn turn = through_root_ ? Turn{row_.at(end_of_backward(ready.part), Phase::Reduce), {}}
+      const Turn turn = through_root_
+                            ? Turn{row_.at(end_of_backward(ready.part), Phase::Reduce), {}}
                         : aligned_   ? turn_of(ready.part)
                         : behind_all ? Turn{row_.end(), last}
                                      : Turn{row_.at(ready.part, Phase::Reduce), {}};
@@ -117,9 +121,9 @@ class Reducer {
     add(about, shard, sum, at).op.instance = microbatch.value;
   }
 
-  // One autograd node of torch holds all parameters, so nothing leaves before the whole backward has
-  // ended (torch/nn/parallel/_functions.py: Broadcast.backward). The root adds what it has received
-  // to what earlier micro-batches left.
+  // One autograd node of torch holds all parameters, so nothing leaves before the whole backward
+  // has ended (torch/nn/parallel/_functions.py: Broadcast.backward). The root adds what it has
+  // received to what earlier micro-batches left.
   void to_root(const ReadyGradient& ready, ValueId& sum, std::int32_t at) {
     const auto& [part, about, use, microbatch, whole] = ready;
     const std::int32_t bucket_use = about.value * 2 + use;

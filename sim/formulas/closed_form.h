@@ -116,8 +116,8 @@ double ring_all_gather_seconds(double bytes, double ranks, double latency, doubl
 // Ring broadcast cut into the best number of chunks: (sqrt((n-2) a) + sqrt(S/B))^2. [s]
 double ring_broadcast_seconds(double bytes, double ranks, double latency, double bandwidth);
 // DataParallel through one rank, a micro-batch: rings bring W bytes of weights and sum G of
-// gradients; outputs of all replicas, O bytes, come to the root and their gradients go back, all but
-// the root's own through its link. No latencies. [s]
+// gradients; outputs of all replicas, O bytes, come to the root and their gradients go back, all
+// but the root's own through its link. No latencies. [s]
 double through_root_seconds(double weights, double gradients, double outputs, double ranks,
                             double bandwidth);
 

@@ -90,9 +90,11 @@ std::string communication_text(const Prediction& p, const Cluster& cluster) {
 std::string server_note(const Plan& plan) {
   if (!plan.has_parameter_server()) return {};
   return fmt::format(
-      "plan.data_parallel_algorithm parameter_server: for every micro-batch rank 0 scatters tokens, "
+      "plan.data_parallel_algorithm parameter_server: for every micro-batch rank 0 scatters "
+      "tokens, "
       "broadcasts parameters, gathers outputs, computes the loss, scatters its gradient and sums "
-      "gradients, while the {} others wait; nothing overlaps. Bytes of a scatter or gather are those "
+      "gradients, while the {} others wait; nothing overlaps. Bytes of a scatter or gather are "
+      "those "
       "of all ranks, which pass rank 0's link",
       plan.replicas() - 1);
 }

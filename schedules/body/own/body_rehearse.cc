@@ -420,8 +420,8 @@ Body make_rehearse_body(const Layout& layout, const BodyShape& shape) {
 }
 
 Body make_rehearse_loss(const Layout& layout) {
-  return own::loss_of_logits(own::context_of(
-      layout, {.segment = SegmentKind::Head, .direction = Direction::Forward}));
+  return own::loss_of_logits(
+      own::context_of(layout, {.segment = SegmentKind::Head, .direction = Direction::Forward}));
 }
 
 }  // namespace rehearse

@@ -34,9 +34,11 @@ void read_batches(const GivenKeys& keys, Plan& plan) {
   }
   if (plan.chimera_scaling == ChimeraScaling::BackwardHalving) {
     if (plan.micro_batch_auto || samples % 2 != 0) {
-      return keys.fail(&Plan::chimera_scaling,
-                       "backward_halving halves a micro-batch: " + std::string(key_of(&Plan::micro_batch)) +
-                           (plan.micro_batch_auto ? " must be given (a search asks for forward_doubling)" : " " + number(samples) + " is odd"));
+      return keys.fail(
+          &Plan::chimera_scaling,
+          "backward_halving halves a micro-batch: " + std::string(key_of(&Plan::micro_batch)) +
+              (plan.micro_batch_auto ? " must be given (a search asks for forward_doubling)"
+                                     : " " + number(samples) + " is odd"));
     }
     plan.micro_batch /= 2;
   }

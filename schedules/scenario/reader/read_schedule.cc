@@ -80,14 +80,14 @@ void read_chimera_scaling(const GivenKeys& keys, Plan& plan) {
 void read_schedule(const GivenKeys& keys, Plan& plan) {
   const JsonValue* name = keys.given(&Plan::schedule);
   const std::int32_t p = plan.pipeline_parallel;
-  const bool through_root =
-      plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
+  const bool through_root = plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
   if (name != nullptr && name->text.starts_with("file:")) {
     plan.schedule = name->text;
     read_chimera_scaling(keys, plan);
     if (through_root) {
-      keys.fail(&Plan::schedule, "an order of a file is not run with parameter_server, whose "
-                                 "micro-batches come one after another");
+      keys.fail(&Plan::schedule,
+                "an order of a file is not run with parameter_server, whose "
+                "micro-batches come one after another");
     }
     return;
   }

@@ -96,8 +96,8 @@ void ResidentState::begin_step() {
   backwards_.assign(units_.size(), 0);
 }
 
-// A replica's parameters are dropped with the graph that they are in, its gradients once the root has
-// received them; those of the root are added to what earlier micro-batches left.
+// A replica's parameters are dropped with the graph that they are in, its gradients once the root
+// has received them; those of the root are added to what earlier micro-batches left.
 void ResidentState::begin_microbatch() {
   if (role_ != ReplicaRole::Other) return;
   for (const UnitTensors& unit : units_) {
@@ -154,7 +154,8 @@ void ResidentState::leave_forward(std::size_t unit) {
 
 void ResidentState::leave_backward(std::size_t u) {
   ++backwards_[u];
-  if (role_ == ReplicaRole::Other || (role_ == ReplicaRole::Root && !profile_.contiguous_gradients)) {
+  if (role_ == ReplicaRole::Other ||
+      (role_ == ReplicaRole::Root && !profile_.contiguous_gradients)) {
     for (const std::int64_t elements : units_[u].elements) {
       unit_[u].own.push_back(
           ledger_.allocate(plan_.precision.gradients * elements, MemoryPart::Gradients));

@@ -41,7 +41,7 @@ class ResidentState {
  private:
   struct Unit {
     std::vector<Handle> gathered, unsharded, shard;
-    std::vector<Handle> own;  // gradients of a micro-batch that goes through one GPU
+    std::vector<Handle> own;      // gradients of a micro-batch that goes through one GPU
     Handle in_flight = kNoBlock;  // buffer of the gather under way
   };
 
@@ -83,7 +83,7 @@ class ResidentState {
   std::int32_t root_segments_ = 0, root_seen_ = 0;
   std::int64_t root_elements_ = 0;
   std::vector<Handle> root_gradients_, step_gradients_;
-  std::vector<Handle> replica_;  // Other: parameters of the micro-batch
+  std::vector<Handle> replica_;          // Other: parameters of the micro-batch
   std::vector<std::int32_t> backwards_;  // per unit, of this step
   Handle gather_buffer_ = kNoBlock, reduce_buffer_ = kNoBlock;
 };

@@ -43,9 +43,9 @@ struct Times {
 // Bodies of one kind of family with one micro-batch, recomputation and number of slices; of slices
 // the times of all of a sequence.
 struct Template {
-  std::vector<Times> of;  // by segment_class
-  double transfer = 0;    // [ns] of one activation (of slices: of one) to the next position
-  double slowdown = 0;    // compute beside a data-parallel collective
+  std::vector<Times> of;    // by segment_class
+  double transfer = 0;      // [ns] of one activation (of slices: of one) to the next position
+  double slowdown = 0;      // compute beside a data-parallel collective
   double through_root = 0;  // [ns] of outputs that one GPU gathers: exchanges and the loss
   bool valid = false;
 };
@@ -240,8 +240,8 @@ class MeshEstimator {
     }
     if (pipelined) to.transfer = transfer(kind, plan);
     if (plan.has_parameter_server()) {
-      to.through_root = static_cast<double>(
-          compute.value().price(make_loss_body(layout)).time.value);
+      to.through_root =
+          static_cast<double>(compute.value().price(make_loss_body(layout)).time.value);
       to.through_root += batch_exchanges(kind, layout);
     }
   }
@@ -251,9 +251,9 @@ class MeshEstimator {
     const std::int64_t tokens = layout.plan.replicas() * layout.shape.tokens;
     const std::int64_t outputs = layout.shape.element * tokens * output_columns(layout);
     double sum = 0;
-    for (const auto& [kind_of, bytes] : {std::pair{OpKind::Scatter, 4 * tokens},
-                                         std::pair{OpKind::Gather, outputs},
-                                         std::pair{OpKind::Scatter, outputs}}) {
+    for (const auto& [kind_of, bytes] :
+         {std::pair{OpKind::Scatter, 4 * tokens}, std::pair{OpKind::Gather, outputs},
+          std::pair{OpKind::Scatter, outputs}}) {
       sum += static_cast<double>(
           collective_cost(kind_of, {bytes}, kind.placed->shards, kind.placed->network).time.value);
     }
@@ -365,8 +365,7 @@ class MeshEstimator {
           return static_cast<double>(
               collective_cost(op, {bytes}, kind.placed->shards, kind.placed->network).time.value);
         };
-        load.gather =
-            cost(OpKind::Broadcast, Layout(model_, plan).shape.element * load.parameters);
+        load.gather = cost(OpKind::Broadcast, Layout(model_, plan).shape.element * load.parameters);
         load.reduce = cost(OpKind::Reduce, plan.gradient_wire_bytes() * load.parameters);
         continue;
       }

@@ -86,8 +86,8 @@ TEST(ThroughOneGpu, HasTheLossOfOneRankBitForBit) {
   for (const std::int32_t replicas : {2, 4}) {
     const std::string many = std::to_string(replicas);
     const Trained one = train_layout(Gpt2, {"micro_batch=" + many});
-    const Trained all = train_layout(
-        Gpt2, {"data_parallel=" + many, "data_parallel_algorithm=parameter_server"});
+    const Trained all =
+        train_layout(Gpt2, {"data_parallel=" + many, "data_parallel_algorithm=parameter_server"});
     ASSERT_EQ(one.error, "");
     ASSERT_EQ(all.error, "");
     EXPECT_EQ(all.losses.front(), one.losses.front()) << many;

@@ -316,8 +316,8 @@ std::int64_t slots_of(const Schedule& order) {
       const Op& op = order.ops[next[r]];
       const bool forward = op.kind == OpKind::Forward;
       const std::int32_t s = op.stage.value, m = op.microbatch.value;
-      std::int64_t start = forward ? (s > 0 ? ended(OpKind::Forward, s - 1, m) : 0)
-                                   : ended(OpKind::Forward, s, m);
+      std::int64_t start =
+          forward ? (s > 0 ? ended(OpKind::Forward, s - 1, m) : 0) : ended(OpKind::Forward, s, m);
       if (!forward && s < last && start >= 0) {
         const std::int64_t before = ended(OpKind::Backward, s + 1, m);
         start = before < 0 ? -1 : std::max(start, before);

@@ -38,8 +38,8 @@ std::string random_plan(std::mt19937& random) {
   const std::string schedule =
       server   ? "none"
       : p == 1 ? pick(random, {"none", "none", "seq_1f1b"})
-             : pick(random, {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "eager_1f1b",
-                             "dualpipe", "dualpipev", "chimera", "seq_1f1b"});
+               : pick(random, {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "eager_1f1b",
+                               "dualpipe", "dualpipev", "chimera", "seq_1f1b"});
   std::string text = "{\"model\": \"models/";
   text += pick(random, {"gpt2-124m", "llama3.2-1b", "qwen2-0.5b", "tiny-gpt", "mistral-7b"});
   text += ".json\", \"cluster\": \"clusters/";
