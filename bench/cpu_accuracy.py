@@ -37,6 +37,8 @@ MODELS = {  # name: (Hugging Face keys, plan keys)
     "3.3M, 512 tokens": ({**SMALL, "n_positions": 512},
                          {"micro_batch": 1, "global_batch": 4, "sequence_length": 512}),
     **{name: ({"model_type": name, **keys}, BATCH) for name, keys in DIALECTS.items()},
+    # What goes through one rank goes once for every micro-batch.
+    "3.3M, rooted": (SMALL, {"micro_batch": 2, "global_batch": 8, "sequence_length": 128}),
 }
 PP2 = {"pipeline_parallel": 2}
 PLAIN = {
@@ -53,6 +55,10 @@ PLAIN = {
     "dp 2, ZeRO-2": {"data_parallel": 2, "zero_stage": 2},
     "dp 2, ZeRO-3": {"data_parallel": 2, "zero_stage": 3},
 }
+THROUGH_ONE = {"data_parallel": 2, "data_parallel_algorithm": "parameter_server"}
+COLLECTIVES = {"pipeline_parallel": 4, "micro_batch": 1, "global_batch": 4, "stage_layers": None,
+               "schedule": "collectives"}
+COLLECTIVE_BYTES = 16 << 20  # of every array: as much as there is to compute
 LAYOUTS_PER_CALIBRATION = 4
 BETWEEN = ", two processes"  # ends the name of a layout whose ranks have a process each
 OVER_TCP = " by TCP"
@@ -69,6 +75,13 @@ LAYOUTS = {
         "pp 2, cp 2, 2 slices": {**PP2, "context_parallel": 2, "schedule": "seq_1f1b", "sequence_slices": 2},
     },
     **{name: {"one rank": {}} for name in DIALECTS},
+    "3.3M, rooted": {
+        "dp 2, through one rank": THROUGH_ONE,
+        "dp 2, through one rank" + BETWEEN: THROUGH_ONE,
+        # 1F1B on four ranks with the eight collectives over groups of its own around it
+        "pp 4, own collectives": COLLECTIVES,
+        "pp 4, own collectives" + BETWEEN: COLLECTIVES,
+    },
 }
 EXPERTS = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
            "max_position_embeddings": 256, "vocab_size": 1024}
@@ -111,10 +124,21 @@ def output(command, layout=""):
     return done.stdout
 
 
+def collectives(path):
+    """The order of scenarios/collectives-4.json with larger arrays."""
+    order = json.loads(pathlib.Path("scenarios/orders/collectives.json").read_text())
+    for op in (op for row in order["orders"] for op in row if isinstance(op, dict)):
+        op["bytes"] = COLLECTIVE_BYTES
+    path.write_text(json.dumps(order))
+    return path
+
+
 def scenario(folder, model, layout):
     keys, plan = {**MODELS, **EXPERT_MODELS}[model]
     chosen = {**LAYOUTS, **EXPERT_LAYOUTS}[model][layout]
     path = pathlib.Path(folder) / f"{model}-{len(list(pathlib.Path(folder).iterdir()))}.json"
+    if chosen.get("schedule") == "collectives":
+        chosen = {**chosen, "schedule": f"file:{collectives(pathlib.Path(folder) / 'collectives.order')}"}
     ranks = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel"):
         ranks *= chosen.get(key, 1)

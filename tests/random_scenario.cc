@@ -265,6 +265,13 @@ constexpr std::array kKeys{
               }
               return d.number({1, 1, 2, 4});
             }},
+    KeyDraw{"chimera_scaling", 25,
+            [](Draw& d) -> std::string {
+              if (d.schedule().name != "chimera") return "";
+              const bool even = d.to.number("micro_batch", 1) % 2 == 0;
+              return even ? d.quoted({"forward_doubling", "backward_halving"})
+                          : json_quoted("forward_doubling");
+            }},
     KeyDraw{"global_batch", 97,
             [](Draw& d) {
               std::int64_t m = d.chance.of<std::int64_t>({1, 2, 4, 8, 16, 32});
@@ -297,9 +304,11 @@ constexpr std::array kKeys{
                                 d.replicas() % 2 == 0;
               return part ? text_of(d.replicas() / 2) : "";
             }},
-    KeyDraw{"data_parallel_algorithm", 8,
-            [](Draw& d) {
-              const bool may = d.to.variation.empty() && d.to.number("zero_stage", 0) == 0;
+    KeyDraw{"data_parallel_algorithm", 30,
+            [](Draw& d) {  // of replicas of one GPU
+              const bool may = d.to.variation.empty() && d.to.number("zero_stage", 0) == 0 &&
+                               d.t * d.p * d.c == 1 && d.model.prediction_layers == 0 &&
+                               !(d.own() && d.experts());
               return may ? json_quoted("parameter_server") : "";
             }},
     // Keys of models with experts.

@@ -12,6 +12,7 @@ draw() {  # draw NAME SCENARIO OPTION...
   "$rehearse" render "$work/step.trace" --svg "docs/pictures/course-$1.svg" --width 900 "${@:3}"
 }
 draw ddp dp-ddp
+draw through-one dp-parameter-server
 draw inside tensor-inside-nodes --range 0:400ms
 draw across tensor-across-nodes --range 0:400ms
 draw 3d 3d-8-gpus --range 0:1200ms

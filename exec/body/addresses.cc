@@ -44,7 +44,8 @@ std::byte* gradient_after(const OpView& op, std::size_t k) {
     return at.left + before(op, &Body::left_for_wgrad, k, true) + own;
   }
   if (at.d_out != nullptr) return at.d_out;
-  if (at.d_in != nullptr) return at.d_in;
+  const bool of_outputs = op.compute->segments.back().kind == SegmentKind::Head;  // logits
+  if (at.d_in != nullptr && !of_outputs) return at.d_in;
   std::int64_t largest = 0;
   for (std::size_t i = 0; i < segments; ++i) {
     largest = std::max(largest, op.body_of(i, Direction::Backward).workspace);

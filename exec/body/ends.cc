@@ -4,22 +4,27 @@
 #include <cmath>
 #include <cstdint>
 
+#include "exec/body/gathered_loss.h"
 #include "exec/body/node_rows.h"
 #include "exec/body/token_rows.h"
+#include "schedules/body/loss_body.h"
 
 namespace rehearse::exec {
 namespace {
 
-// The rank's part of it.
-VocabularyShape vocabulary(const OpView& op) {
-  const Transformer& m = op.shared.model;
-  const std::int64_t columns = op.shared.shape.vocabulary, first = op.coordinate * columns;
+VocabularyShape vocabulary(const Transformer& m, std::int64_t columns, std::int64_t first) {
   return {.columns = columns,
           .valid = std::clamp<std::int64_t>(m.vocabulary - first, 0, columns),
           .first = first,
           .frozen = m.padding_token,
           .scale = m.scaled_embedding ? std::sqrt(static_cast<float>(m.hidden)) : 1.0F,
           .softcap = static_cast<float>(m.final_softcap)};
+}
+
+// The rank's part of it.
+VocabularyShape vocabulary(const OpView& op) {
+  const std::int64_t columns = op.shared.shape.vocabulary;
+  return vocabulary(op.shared.model, columns, op.coordinate * columns);
 }
 
 // As the logits have it, whose rows may be longer.
@@ -96,6 +101,26 @@ void whole_loss(const OpView& op, const Node& n) {
   op.kernels.cross_entropy(op.lane, chunk_rows(op, n), logit_shape(op), targets(op), op.scale,
                            floats(op.out(n)), floats(op.out(sums)), op.out(gradient),
                            op.compute->at.loss);
+}
+
+void perform(const GatheredLoss& at, const Layout& layout, Kernels& kernels, Lane lane,
+             float scale) {
+  VocabularyShape shape = vocabulary(layout.model, layout.shape.vocabulary, 0);
+  shape.columns = layout.shape.logit_columns;
+  const std::int64_t row = layout.shape.element * shape.columns;
+  const Body body = make_loss_body(layout);
+  const auto tensor = [&](std::int16_t i) { return body.tensors[static_cast<std::size_t>(i)]; };
+  std::int64_t done = 0;  // tokens
+  for (std::size_t k = 0; k < body.nodes.size(); k += 3) {
+    const Node &maxima = body.nodes[k], &sums = body.nodes[k + 1];
+    const std::int64_t rows = tensor(maxima.reads[0]).bytes / row;
+    const auto work = [&](const Node& node) {
+      return reinterpret_cast<float*>(at.workspace + tensor(node.writes[0]).offset);
+    };
+    kernels.cross_entropy(lane, rows, shape, at.targets + done, scale, work(maxima), work(sums),
+                          at.logits + done * row, at.loss);
+    done += rows;
+  }
 }
 
 }  // namespace rehearse::exec

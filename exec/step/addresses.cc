@@ -71,10 +71,9 @@ class Resolver {
     const std::int16_t begin = whole ? std::int16_t{0} : leaf.segment_begin;
     const auto end = whole ? static_cast<std::int16_t>(all.size()) : leaf.segment_end;
     out.segments.assign(all.begin() + begin, all.begin() + end);
-    const RankShape shape = Layout(model_, plan_).shape;
     const std::int64_t unit =
         leaf.microbatch.value * s_.slices + std::max<std::int32_t>(leaf.slice, 0);
-    const std::int64_t tokens_at = unit * shape.tokens;
+    const std::int64_t units = std::int64_t{plan_.microbatches()} * s_.slices;
     out.first_sample =
         (leaf.microbatch.value * plan_.data_parallel + rank_.at.data) * plan_.micro_batch;
 
@@ -89,7 +88,8 @@ class Resolver {
       }
       if (role == OperandRole::Tokens || role == OperandRole::Targets) {
         (role == OperandRole::Tokens ? out.at.tokens : out.at.targets) =
-            reinterpret_cast<const std::int32_t*>(at) + tokens_at;
+            reinterpret_cast<const std::int32_t*>(at) +
+            (value.microbatch ? 0 : unit * (value.bytes.value / 4 / units));
       } else if (role == OperandRole::EarlierSavedForDgrad) {
         out.at.earlier_input.push_back(at);
       } else if (role == OperandRole::Parameter) {

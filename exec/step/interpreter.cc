@@ -114,7 +114,12 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
                              static_cast<std::size_t>(layout.shape.tokens);
   local.inputs.resize(static_cast<std::size_t>(plan.replicas()));
   for (const auto& rank : local.ranks) {
-    local.inputs[static_cast<std::size_t>(rank->replica)].resize(tokens);
+    // Through one GPU its process has the batch of all, the others none.
+    const bool server = plan.has_parameter_server();
+    for (std::int32_t replica = 0; replica < plan.replicas(); ++replica) {
+      const bool has = server ? rank->replica == 0 : replica == rank->replica;
+      if (has) local.inputs[static_cast<std::size_t>(replica)].resize(tokens);
+    }
   }
   local.targets = local.inputs;
   bring_exchanges(local);

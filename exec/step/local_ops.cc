@@ -27,8 +27,23 @@ class LocalOp {
     const auto& tokens =
         (op_.instance == 1 ? local_.targets
                            : local_.inputs)[static_cast<std::size_t>(rank_.replica)];
+    if (local_.plan.has_parameter_server()) return fetch_batch();
     local_.device.fetch(lane_, data(1), tokens.data(),
                         static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
+  }
+
+  // Of all replicas, micro-batch by micro-batch.
+  void fetch_batch() const {
+    const auto& all = op_.instance == 1 ? local_.targets : local_.inputs;
+    const std::int64_t units = local_.plan.microbatches();
+    const auto each = static_cast<std::int64_t>(all.front().size()) / units;
+    float* to = data(1);
+    for (std::int64_t unit = 0; unit < units; ++unit) {
+      for (const std::vector<std::int32_t>& tokens : all) {
+        local_.device.fetch(lane_, to, tokens.data() + unit * each, 4 * each);
+        to += each;
+      }
+    }
   }
 
   void offload() const {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "exec/body/gathered_loss.h"
 #include "schedules/ir/listing.h"
+#include "schedules/ir/loss_op.h"
 #include "schedules/ir/payload.h"
 #include "schedules/ranks/group_key.h"
 
@@ -200,27 +202,63 @@ void Scheduler::rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribu
   changed_.notify_all();
 }
 
-// Of a file's own group, on data of its own: numbers in fp32. What a root sends to all is its own
-// already.
-void Scheduler::own_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+// Of arrays as they lie: of a file's own group (numbers in fp32), or of a batch through one rank.
+// What a root sends to all is its own already, and what it scatters, its own part first.
+void Scheduler::array_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
   const Op& op = s_.ops[id.index()];
   Contribution brought;
   for (const Operand& operand : s_.operands_of(id)) {
     void*& brings = operand.access == Access::Read ? brought.in : brought.out;
-    brings = local_.address(state(queue), operand.value);
+    brings = address_of(queue, op, operand);
   }
-  if (op.kind == OpKind::Broadcast && brought.out == nullptr) brought.out = brought.in;
+  const bool sends = op.kind == OpKind::Broadcast || op.kind == OpKind::Scatter;
+  if (sends && brought.out == nullptr) brought.out = brought.in;
+  const Carried carried = payload_of(s_, id);
   rendezvous(queue, queue.lane, op.group.value, brought,
              {.kind = op.kind,
-              .elements = payload_of(s_, id).elements,
+              .type = carried.element_bytes == 2 ? ElementType::BFloat16 : ElementType::Float32,
+              .elements = carried.elements,
               .root = std::max(op.peer.value, 0)},
              lock);
   put_back(queue);
 }
 
-void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
-  if (s_.is_on(s_.ops[id.index()], GroupKind::Other)) return own_exchange(queue, id, lock);
+// Tokens and targets lie there for the whole step, or for the op's micro-batch.
+std::byte* Scheduler::address_of(const Queue& queue, const Op& op, const Operand& operand) const {
+  const Value& value = s_.values[operand.value.index()];
+  std::byte* const at = local_.address(state(queue), operand.value);
+  const bool whole = value.kind == ValueKind::Input && !value.microbatch;
+  return whole ? at + op.microbatch.value * (value.bytes.value / local_.plan.microbatches()) : at;
+}
+
+// The root's, of what it has gathered.
+void Scheduler::loss(const Queue& queue, OpId id) {
   const Op& op = s_.ops[id.index()];
+  GatheredLoss found;
+  for (const Operand& operand : s_.operands_of(id)) {
+    std::byte* const at = address_of(queue, op, operand);
+    switch (s_.values[operand.value.index()].kind) {
+      case ValueKind::ActivationGradient:
+        found.logits = at;
+        break;
+      case ValueKind::Input:
+        found.targets = reinterpret_cast<const std::int32_t*>(at);
+        break;
+      case ValueKind::Workspace:
+        found.workspace = at;
+        break;
+      default:
+        found.loss = reinterpret_cast<float*>(at);
+        if (operand.access == Access::Write) local_.device.clear(queue.lane, at, sizeof(float));
+        break;
+    }
+  }
+  exec::perform(found, local_.layout, local_.kernels, queue.lane, loss_scale(local_.plan));
+}
+
+void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const Op& op = s_.ops[id.index()];
+  if (s_.is_on(op, GroupKind::Other) || op.stage) return array_exchange(queue, id, lock);
   const RankState& rank = state(queue);
   const auto operands = s_.operands_of(id);
   const auto value = [&](std::size_t k) -> const Value& {
@@ -415,7 +453,11 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
     case OpClass::Text:
       break;
   }
-  perform_local(local_, state(queue), id, options_);
+  if (is_loss(s_.ops[id.index()])) {
+    loss(queue, id);
+  } else {
+    perform_local(local_, state(queue), id, options_);
+  }
   lock.lock();
   finish(queue);
 }

@@ -78,7 +78,9 @@ class Scheduler {
   void compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   bool run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
-  void own_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
+  void array_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
+  void loss(const Queue& queue, OpId id);
+  std::byte* address_of(const Queue& queue, const Op& op, const Operand& operand) const;
   void transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   // `lane`: the queue's, on the track on which the collective is issued.
   void rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribution brought,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/ir/text.h"
 
+#include "schedules/ir/loss_op.h"
+
 namespace rehearse {
 namespace {
 
@@ -21,7 +23,7 @@ std::string_view payload_letter(Payload payload) {
 std::string to_text(const Op& op) {
   std::string text;
   if (op.stage) text += std::to_string(op.stage.value);
-  text += traits(op.kind).name;
+  text += is_loss(op) ? kLossName : traits(op.kind).name;
   text += payload_letter(op.payload);
   if (op.microbatch) text += std::to_string(op.microbatch.value);
   if (op.slice >= 0) text += '.' + std::to_string(op.slice);

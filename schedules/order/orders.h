@@ -34,6 +34,7 @@ Result<Schedule> one_f_one_b_v(const ScheduleShape& shape);
 Result<Schedule> dual_pipe(const ScheduleShape& shape);
 Result<Schedule> dual_pipe_v(const ScheduleShape& shape);
 Result<Schedule> chimera(const ScheduleShape& shape);
+Result<Schedule> chimera_doubled(const ScheduleShape& shape);
 Result<Schedule> hanayo(const ScheduleShape& shape);
 Result<Schedule> bitpipe(const ScheduleShape& shape);
 

@@ -16,7 +16,7 @@ class Computer {
 
   void run() {
     divide_values();
-    fetch_inputs();
+    if (row_.through_root.empty()) fetch_inputs();
     row_.first_compute = row_.ops.size();
     for (std::size_t step = 0; step + 1 < row_.step_begin.size(); ++step) {
       compute(row_.step_begin[step], row_.step_begin[step + 1]);
@@ -45,20 +45,8 @@ class Computer {
     const std::int64_t slices = row_.units / row_.draft.order.microbatches;
     const std::int64_t bytes =
         4 * row_.plan.microbatches() * slices * row_.draft.layout.shape.tokens;
-    for (const bool targets : {false, true}) {
-      if (!row_.holds({targets ? row_.s.placement.stages() - 1 : 0})) continue;
-      const std::int32_t instance = targets ? 1 : 0;
-      const ValueId host = row_.value(ValueKind::Input, bytes);
-      row_.of(host).home = Home::Host;
-      row_.of(host).instance = instance;
-      const ValueId device = row_.value(ValueKind::Input, bytes);
-      row_.of(device).instance = instance;
-      (targets ? targets_ : tokens_) = device;
-      row_.add({.kind = OpKind::Fetch, .stream = Stream::H2d, .instance = instance},
-               row_.draft.estimates.other, row_.start());
-      row_.operand(host, Access::Read);
-      row_.operand(device, Access::Write);
-    }
+    if (row_.holds({0})) tokens_ = row_.fetch_input(0, bytes);
+    if (row_.holds({row_.s.placement.stages() - 1})) targets_ = row_.fetch_input(1, bytes);
   }
 
   // One issued op: a part, or an OVERLAP pair of two whole ops.
@@ -109,16 +97,19 @@ class Computer {
   void forward(const Part& part) {
     const Op& op = part.op;
     Alive& state = row_.alive(op);
-    const bool loss = part.last() && row_.last_stage(op.stage);
+    const bool model_ends = part.last() && row_.last_stage(op.stage);
+    const bool loss = model_ends && row_.through_root.empty();
     const bool tokens = part.index == 0 && row_.first_stage(op.stage);
-    row_.operand(tokens ? tokens_ : state.x[part.index], Access::Read);
+    row_.operand(tokens ? tokens_of(op) : state.x[part.index], Access::Read);
     if (loss) row_.operand(targets_, Access::Read);
     if (op.slice >= 0) earlier_slices(part);
     parameters(part);
     gradients_.add(part);
     const BodySizes& bytes = row_.work(part).sizes;
     if (loss && row_.loss) row_.operand(row_.loss, Access::Update);
-    if (!loss) {
+    if (model_ends && !loss) {
+      row_.operand(row_.through_root[op.microbatch.index()].outputs, Access::Write);
+    } else if (!loss) {
       const Layout& layout = row_.draft.layout;
       const ValueId out = row_.value(
           ValueKind::Activation,
@@ -146,9 +137,13 @@ class Computer {
     const auto read = [&](ValueId id) {
       if (id) row_.operand(id, Access::Read);
     };
-    if (!(part.last() && row_.last_stage(op.stage))) read(state.d[part.index + 1]);
+    if (!(part.last() && row_.last_stage(op.stage))) {
+      read(state.d[part.index + 1]);
+    } else if (!row_.through_root.empty()) {
+      read(row_.through_root[op.microbatch.index()].gradient);
+    }
     if (embedding) {
-      if (!input) row_.operand(tokens_, Access::Read);
+      if (!input) row_.operand(tokens_of(op), Access::Read);
     } else if (!weight) {
       read(state.x[part.index]);
     }
@@ -199,8 +194,11 @@ class Computer {
 
   void parameters(const Part& part) {
     for (const BucketId id : row_.work(part).reads) {
-      row_.operand(row_.parameter[id.index()], Access::Read);
+      row_.operand(row_.parameter_of(id, part.op.microbatch), Access::Read);
     }
+  }
+  ValueId tokens_of(const Op& op) const {
+    return row_.through_root.empty() ? tokens_ : row_.through_root[op.microbatch.index()].tokens;
   }
 
   // A value of the op's part.

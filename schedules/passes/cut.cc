@@ -24,8 +24,9 @@ std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage
   const bool gathers = plan.overlap_parameter_gather && plan.zero_stage >= 1 &&
                        plan.pipeline_parallel == 1 && microbatch.first;
   const bool parameters = (plan.gathers_units() || gathers) && shards;
-  const bool gradients = cuts_for_gradients(plan) || (plan.overlap_gradient_reduce && replicas &&
-                                                      (plan.zero_stage >= 2 || microbatch.last));
+  const bool overlaps = plan.overlap_gradient_reduce && replicas && !plan.has_parameter_server();
+  const bool gradients =
+      cuts_for_gradients(plan) || (overlaps && (plan.zero_stage >= 2 || microbatch.last));
   const bool activations = plan.offload.activations;
   std::vector<std::int16_t> parts{0};
   if (!parameters && !gradients && !activations) return parts;

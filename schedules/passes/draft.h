@@ -25,7 +25,17 @@ struct SegmentBuckets {
 };
 
 // Collectives whose members are on several rows: what they meet for.
-enum class Meeting : std::int32_t { Embed, Mirror, World, Server, Broadcast, Own };
+enum class Meeting : std::int32_t {
+  Embed,
+  Mirror,
+  World,
+  Own,
+  Tokens,
+  Parameters,
+  Outputs,
+  OutputGradients,
+  Gradients
+};
 
 // In place of an op: the last one of the compute stream that stands before in the row's program,
 // whichever that is once all are woven.
@@ -113,11 +123,17 @@ struct Draft {
   }
 
   // Whether ranks hold a shard of the bucket's parameters and gather them (ZeRO-3, FSDP); whether
-  // its gradients are reduced into their shards within every micro-batch. Experts without a replica
-  // have nothing to share.
+  // its gradients are reduced within every micro-batch, into their shards or to one GPU. Experts
+  // without a replica have nothing to share.
   bool shards(BucketId id) const { return plan.gathers_units() && replicas(id) > 1; }
   bool reduces_each_microbatch(BucketId id) const {
+    if (plan.has_parameter_server()) return true;
     return plan.zero_stage >= 2 && replicas(id) > 1 && !plan.keeps_gathered();
+  }
+  // Whether the loss makes its gradients with the forward; one that waits for the outputs of all
+  // replicas cannot.
+  bool loss_gradient_with_forward() const {
+    return plan.runtime.performer().loss_gradient_with_forward && !plan.has_parameter_server();
   }
   std::int32_t replicas(BucketId id) const {
     return schedule.replicas(schedule.buckets[id.index()]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends a step, once gradients are whole: norm, optimizer, and the gathers or broadcasts that
-// bring what was updated to those who compute with it.
+// What ends a step, once gradients are whole: norm, optimizer, and the gathers that bring what was
+// updated to those who compute with it.
 //
 // Invariant behind it: every rank that owns a part of a bucket updates it once, behind the norm of
-// all gradients; behind the step all replicas have, or will gather, the same parameters.
+// all gradients; behind the step all replicas have, or will be brought, the same parameters.
 #include "schedules/passes/row_draft.h"
 
 namespace rehearse {
@@ -130,14 +130,6 @@ void end_step(RowDraft& row) {
   const Norms norms = norm_gradients(row);
   const OpId updated = Updater(row, norms, before_norm).run();
   if (!row.plan.overlap_parameter_gather) gather_updated(row, updated, row.end());
-  if (!row.draft.plan.has_parameter_server()) return;
-  for (std::size_t i = 0; i < row.s.buckets.size(); ++i) {
-    const BucketId id{static_cast<std::int32_t>(i)};
-    if (!row.here(id)) continue;
-    row.collective(OpKind::Broadcast, row.bucket(id).replicas, Stream::Dp, id, row.end(),
-                   row.draft.shared_match(Meeting::Broadcast, id.value, 0));
-    row.operand(row.parameter[i], Access::Update);
-  }
 }
 
 }  // namespace rehearse

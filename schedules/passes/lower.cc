@@ -29,7 +29,8 @@ Estimates estimate_by_flops(const Layout& layout) {
                            : core_again             ? core
                                                     : 0.0;
   const double logits = 2.0 * n * h * static_cast<double>(s.vocabulary);
-  const bool early = plan.runtime.performer().loss_gradient_with_forward;
+  const bool early =
+      plan.runtime.performer().loss_gradient_with_forward && !plan.has_parameter_server();
   Estimates e;
   e.layer_forward = ns(2.0 * n * weights + core);
   e.layer_input = ns(2.0 * n * weights + 2.5 * core + recompute);

@@ -66,7 +66,7 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
         if (backward && of.experts) visit(of.experts, 0);
         break;
       case SegmentKind::Head: {
-        const bool table = row.plan.runtime.performer().loss_gradient_with_forward
+        const bool table = row.draft.loss_gradient_with_forward()
                                ? kind == OpKind::Forward
                                : kind == OpKind::Backward || kind == OpKind::WeightGradient;
         if (table && of.table) visit(of.table, row.one_table_gradient() ? 0 : 1);
@@ -90,7 +90,7 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const auto covered = row.segments(part);
   for (std::size_t g = covered.size(); g-- > 0;) {
     const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-    const bool table = forward || !row.plan.runtime.performer().loss_gradient_with_forward;
+    const bool table = forward || !row.draft.loss_gradient_with_forward();
     if (covered[g].kind == SegmentKind::Embedding) {
       if (!forward) continue;  // an embedding's backward reads no parameters
       add(of.own);

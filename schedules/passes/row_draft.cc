@@ -36,6 +36,19 @@ OpId RowDraft::last_compute() const {
   return last;
 }
 
+ValueId RowDraft::fetch_input(std::int32_t instance, std::int64_t bytes) {
+  const ValueId host = value(ValueKind::Input, bytes);
+  of(host).home = Home::Host;
+  of(host).instance = instance;
+  const ValueId device = value(ValueKind::Input, bytes);
+  of(device).instance = instance;
+  add({.kind = OpKind::Fetch, .stream = Stream::H2d, .instance = instance}, draft.estimates.other,
+      start());
+  operand(host, Access::Read);
+  operand(device, Access::Write);
+  return device;
+}
+
 namespace {
 
 // Parameters are gathered as they are computed with, gradients travel in the type that the plan has

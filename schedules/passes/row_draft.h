@@ -54,6 +54,14 @@ struct ReadyGradient {
 enum class Phase : std::int8_t { Before, Compute, Send, Offload, Reduce };
 inline constexpr std::int32_t kPhases = 5;
 
+// DataParallel through one GPU: what a rank has of a micro-batch beside its compute ops.
+struct ThroughRoot {
+  ValueId tokens;                  // of its samples; the root's: of the whole step
+  std::vector<ValueId> parameter;  // by bucket: the copy that it computes with
+  ValueId outputs;                 // what its head gives: logits
+  ValueId gradient;                // of them; the root's: of all replicas', its own in front
+};
+
 // An exchange of a file's own group, behind so many parts.
 struct OwnExchange {
   Op op;  // of the order
@@ -86,6 +94,7 @@ struct RowDraft {
 
   // --- what hold_parameters and compute_parts make
   std::vector<ValueId> parameter, state;  // by bucket: what persists
+  std::vector<ThroughRoot> through_root;  // by micro-batch; empty: replicas have batch and loss
   std::vector<Alive> alive_at;            // by slot, into alive_values
   std::vector<ValueId> alive_values;
   std::vector<ReadyGradient> ready;  // in the order in which they become so
@@ -173,6 +182,15 @@ struct RowDraft {
   // Whether both uses of a tied table add to one gradient, which is reduced once.
   bool one_table_gradient() const {
     return both_ends && (plan.runtime.performer().one_table_gradient || draft.plan.replicas() > 1);
+  }
+
+  // Tokens (instance 0) or targets (1) of the step, from the host. Returns where they lie.
+  ValueId fetch_input(std::int32_t instance, std::int64_t bytes);
+
+  // What an op of the micro-batch reads as the bucket's parameters.
+  ValueId parameter_of(BucketId id, Microbatch microbatch) const {
+    return (through_root.empty() ? parameter
+                                 : through_root[microbatch.index()].parameter)[id.index()];
   }
 
   // The work of a part.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients once they are ready: summed over tensor ranks where they are partial there, over the
 // replicas (those that share a copy's shards, then those that hold the same), over the uses of a
-// tied table, over the two homes of a bidirectional stage.
+// tied table, over the two homes of a bidirectional stage. Through one GPU (DataParallel) they go
+// to it behind the whole backward of every micro-batch, on the compute stream.
 //
 // Invariant behind it: every bucket of a row that updates has one gradient, the sum of all
 // contributions of the step, or this rank's shard of it.
@@ -15,7 +16,10 @@ namespace {
 class Reducer {
  public:
   explicit Reducer(RowDraft& row)
-      : row_(row), reduced_(2 * row.s.buckets.size()), aligned_(aligns(row)) {}
+      : row_(row),
+        reduced_(2 * row.s.buckets.size()),
+        aligned_(aligns(row)),
+        through_root_(row.draft.plan.has_parameter_server()) {}
 
   void run() {
     // What is not overlapped is reduced behind the last part, or holds up the next one.
@@ -24,7 +28,9 @@ class Reducer {
     for (const ReadyGradient& ready : row_.ready) {
       const std::size_t first = row_.ops.size();
       const bool behind_all = !overlap && !row_.draft.reduces_each_microbatch(ready.about);
-      const Turn turn = aligned_     ? turn_of(ready.part)
+      const Turn turn = through_root_
+                            ? Turn{row_.at(end_of_backward(ready.part), Phase::Reduce), {}}
+                        : aligned_   ? turn_of(ready.part)
                         : behind_all ? Turn{row_.end(), last}
                                      : Turn{row_.at(ready.part, Phase::Reduce), {}};
       reduce(ready, turn.at);
@@ -92,13 +98,9 @@ class Reducer {
     }
     if (!each) sum = whole;
     if (row_.s.replicas(bucket) == 1) return across(about, whole, at, {});
-    const bool server = row_.draft.plan.has_parameter_server();
-    const OpKind kind = server                      ? OpKind::Reduce
-                        : row_.plan.zero_stage >= 1 ? OpKind::ReduceScatter
-                                                    : OpKind::AllReduce;
-    DraftOp& over_replicas = row_.collective(
-        kind, bucket.replicas, Stream::Dp, about, at,
-        server ? row_.draft.shared_match(Meeting::Server, about.value, use) : MatchId{});
+    if (through_root_) return to_root(ready, sum, at);
+    const OpKind kind = row_.plan.zero_stage >= 1 ? OpKind::ReduceScatter : OpKind::AllReduce;
+    DraftOp& over_replicas = row_.collective(kind, bucket.replicas, Stream::Dp, about, at);
     if (!each) {
       row_.operand(whole, Access::Update);
       return across(about, whole, at, {});
@@ -117,6 +119,35 @@ class Reducer {
     }
     row_.of(shard).microbatch = microbatch;
     add(about, shard, sum, at).op.instance = microbatch.value;
+  }
+
+  // One autograd node of torch holds all parameters, so nothing leaves before the whole backward
+  // has ended (torch/nn/parallel/_functions.py: Broadcast.backward). The root adds what it has
+  // received to what earlier micro-batches left.
+  void to_root(const ReadyGradient& ready, ValueId& sum, std::int32_t at) {
+    const auto& [part, about, use, microbatch, whole] = ready;
+    const std::int32_t bucket_use = about.value * 2 + use;
+    row_.collective(OpKind::Reduce, row_.bucket(about).replicas, Stream::Compute, about, at,
+                    row_.draft.shared_match(Meeting::Gradients, bucket_use, microbatch.value))
+        .op.instance = microbatch.value;
+    row_.operand(whole, row_.owner ? Access::Update : Access::Read);
+    if (!row_.owner) return;
+    if (!sum) {
+      sum = whole;
+      return;
+    }
+    Op& added = add(about, whole, sum, at).op;
+    added.stream = Stream::Compute;
+    added.instance = microbatch.value;
+  }
+  // The last part of the backward that the part belongs to.
+  std::size_t end_of_backward(std::size_t part) const {
+    const Op& op = row_.parts[part].op;
+    while (part + 1 < row_.parts.size() && row_.parts[part + 1].op.microbatch == op.microbatch &&
+           row_.parts[part + 1].op.kind == op.kind) {
+      ++part;
+    }
+    return part;
   }
 
   // What the shard groups have summed, each by itself: torch reduces it across them as often as
@@ -158,7 +189,7 @@ class Reducer {
 
   RowDraft& row_;
   std::vector<ValueId> reduced_;  // by bucket * 2 + use
-  bool aligned_;
+  bool aligned_, through_root_;
 };
 
 }  // namespace

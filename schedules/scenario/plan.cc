@@ -87,7 +87,8 @@ std::string plan_json(const Plan& plan, int indent) {
 std::int64_t default_bucket_bytes(const Plan& plan) {
   const std::int64_t elements =
       std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.data_parallel);
-  return plan.overlap_gradient_reduce ? elements * plan.precision.gradients : 0;
+  const bool overlaps = plan.overlap_gradient_reduce && !plan.has_parameter_server();
+  return overlaps ? elements * plan.precision.gradients : 0;
 }
 
 std::vector<std::int32_t> micro_batch_candidates(const Plan& plan) {

@@ -152,8 +152,9 @@ double ring_broadcast_seconds(double bytes, double ranks, double latency, double
   return root * root;
 }
 
-double parameter_server_seconds(double bytes, double ranks, double bandwidth) {
-  return 2 * (ranks - 1) * bytes / bandwidth;
+double through_root_seconds(double weights, double gradients, double outputs, double ranks,
+                            double bandwidth) {
+  return (weights + gradients + 2 * (ranks - 1) / ranks * outputs) / bandwidth;
 }
 
 double checkpoint_interval(double save, double mtbf) {

@@ -115,9 +115,11 @@ double ring_all_reduce_seconds(double bytes, double ranks, double latency, doubl
 double ring_all_gather_seconds(double bytes, double ranks, double latency, double bandwidth);
 // Ring broadcast cut into the best number of chunks: (sqrt((n-2) a) + sqrt(S/B))^2. [s]
 double ring_broadcast_seconds(double bytes, double ranks, double latency, double bandwidth);
-// Old data parallelism through one rank: n-1 gradients in, n-1 copies of the weights out, all
-// through the link of the root. [s]
-double parameter_server_seconds(double bytes, double ranks, double bandwidth);
+// DataParallel through one rank, a micro-batch: rings bring W bytes of weights and sum G of
+// gradients; outputs of all replicas, O bytes, come to the root and their gradients go back, all
+// but the root's own through its link. No latencies. [s]
+double through_root_seconds(double weights, double gradients, double outputs, double ranks,
+                            double bandwidth);
 
 // --- Long runs
 // -----------------------------------------------------------------------------

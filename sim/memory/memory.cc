@@ -77,6 +77,10 @@ MemoryReport replay_rows(const ReplaySetup& setup, const Cluster& cluster,
     }
     report.ranks.push_back(same);
   }
+  if (setup.role == ReplicaRole::Root) {  // of the one position; the other replicas
+    report.ranks.push_back(row_memory(with_role(setup, ReplicaRole::Other), cluster, {0}));
+    report.ranks.back().row = {1};
+  }
   summarize(report);
   report.even_peak_device = report.peak_device;
   return report;

@@ -84,6 +84,12 @@ class Compiler {
     for (const char* name : {"input", "output", "output_gradient", "input_gradient"}) slot(name);
   }
 
+  // Of a head whose loss is the root's: there it is of all replicas' tokens.
+  void through_root(ReplicaRole role, std::int64_t replicas) {
+    role_ = role;
+    replicas_ = replicas;
+  }
+
   SegmentProgram compile(Remade remade, bool compiled, Extent extent) {
     remade_ = remade;
     remakes_ = compiled && remade == Remade::Nothing;
@@ -134,12 +140,37 @@ class Compiler {
   bool alive(std::int16_t s) const { return alive_[static_cast<std::size_t>(s)]; }
 
   void allocate(std::vector<ScriptStep>& steps, const ScriptRow& row, bool kept) {
-    const std::int16_t s = slot(row.tensor);
     const std::int64_t bytes = letters_.bytes(row.size);
+    const bool of_loss = role_ != ReplicaRole::Alike && is_of_loss(row.size);
+    if (!of_loss) return allocate(steps, row.tensor, bytes, kept);
+    const bool forward = &steps == &program_.forward;
+    const bool outputs = forward && has(row.size, SizeLetter::Vocabulary) && !outputs_;
+    const std::int64_t own = letters_.bytes(kOutputs);
+    if (outputs) allocate(steps, "outputs", own, false);  // the replica's, which the root gathers
+    outputs_ |= outputs;
+    if (role_ == ReplicaRole::Root) {
+      allocate(steps, row.tensor, replicas_ * bytes, kept);
+    } else if (!forward && has(row.size, SizeLetter::Element)) {
+      allocate(steps, row.tensor, own, kept);  // the gradients that come back
+    }
+    if (outputs) free(steps, "outputs");
+  }
+  void allocate(std::vector<ScriptStep>& steps, std::string_view tensor, std::int64_t bytes,
+                bool kept) {
+    const std::int16_t s = slot(tensor);
     if (alive(s) || bytes <= 0) return;
     alive_[static_cast<std::size_t>(s)] = true;
     bytes_[static_cast<std::size_t>(s)] = bytes;
     steps.push_back({.bytes = bytes, .slot = s, .kept = kept});
+  }
+  // A head's tensors of the loss are of tokens and words, not of the hidden columns.
+  static bool has(const SizeFormula& size, SizeLetter letter) {
+    return std::ranges::any_of(size, [&](const SizeTerm& term) {
+      return term.power[static_cast<std::size_t>(letter)] > 0;
+    });
+  }
+  static bool is_of_loss(const SizeFormula& size) {
+    return has(size, SizeLetter::Tokens) && !has(size, SizeLetter::Hidden);
   }
   // A cheap tensor of a compiled program, which its last use makes again.
   void remake(std::string_view name) {
@@ -215,9 +246,22 @@ class Compiler {
     }
   }
 
+  // Logits: e n V.
+  inline static const SizeFormula kOutputs = [] {
+    SizeTerm term;
+    for (const SizeLetter letter :
+         {SizeLetter::Element, SizeLetter::Tokens, SizeLetter::Vocabulary}) {
+      term.power[static_cast<std::size_t>(letter)] = 1;
+    }
+    return SizeFormula{term};
+  }();
+
   const ScriptRows& script_;
   const SizeLetters& letters_;
   Flags flags_;
+  ReplicaRole role_ = ReplicaRole::Alike;
+  std::int64_t replicas_ = 1;
+  bool outputs_ = false;  // have been there
   Remade remade_ = Remade::Nothing;
   bool remakes_ = false;  // cheap tensors in the backward, with nothing recomputed
   SegmentProgram program_;
@@ -423,15 +467,16 @@ std::vector<const ScriptRow*> with_mixers(const std::vector<ScriptRow>& rows, co
 
 SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
                         const Layout& layout, bool experts, bool rotates, Remade remade,
-                        Extent extent) {
+                        Extent extent, ReplicaRole role = ReplicaRole::Alike) {
   ScriptRows rows;
   rows.forward = with_mixers(script.forward, layout, /*forward=*/true, rows.of_kinds);
   if (extent == Extent::Whole) {
     rows.backward = with_mixers(script.backward, layout, /*forward=*/false, rows.of_kinds);
   }
-  return Compiler(rows, size_letters(layout, experts),
-                  script_flags(profile, layout, experts, rotates))
-      .compile(remade, layout.plan.runtime.compiled, extent);
+  const SizeLetters letters = size_letters(layout, experts);
+  Compiler compiler(rows, letters, script_flags(profile, layout, experts, rotates));
+  compiler.through_root(role, layout.plan.replicas());
+  return compiler.compile(remade, layout.plan.runtime.compiled, extent);
 }
 
 SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
@@ -503,7 +548,8 @@ ForwardBytes segment_forward_bytes(const MemoryProfile& profile, const Layout& l
   return forward_bytes(segment_program(profile, layout, shape, rotates, Extent::Forward));
 }
 
-SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout) {
+SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout,
+                                 ReplicaRole role) {
   SegmentPrograms programs;
   programs.rotating.resize(segment_classes(layout.model));
   programs.still.resize(programs.rotating.size());
@@ -515,6 +561,12 @@ SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& lay
     if (shape == SegmentShape::PredictionLayer && layout.prediction_layers() == 0) continue;
     programs.rotating[i] = segment_program(profile, layout, shape);
     programs.still[i] = segment_program(profile, layout, shape, /*rotates=*/false);
+  }
+  if (role != ReplicaRole::Alike) {
+    const auto head = static_cast<std::size_t>(SegmentShape::Head);
+    programs.rotating[head] = programs.still[head] =
+        compiled(profile.head, profile, layout, /*experts=*/false, /*rotates=*/true,
+                 Remade::Nothing, Extent::Whole, role);
   }
   for (std::int32_t i = 0; i < variants(layout.model); ++i) {
     const std::size_t at = kNumSegmentShapes + static_cast<std::size_t>(i);

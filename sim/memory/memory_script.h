@@ -38,6 +38,13 @@ SizeLetters size_letters(const Layout& layout, bool experts);
 Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts,
                    bool rotates = true);
 
+// Which replica of a plan whose batches go through one GPU (DataParallel): the one with the loss of
+// all, or another. Alike: every replica has its own.
+enum class ReplicaRole : std::uint8_t { Alike, Root, Other };
+inline ReplicaRole fullest_role(const Plan& plan) {
+  return plan.has_parameter_server() ? ReplicaRole::Root : ReplicaRole::Alike;
+}
+
 // Recomputation concerns layers alone. A prediction layer is its projection and a layer; the head's
 // is as often as there are losses.
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
@@ -52,7 +59,8 @@ SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
 struct SegmentPrograms {
   std::vector<SegmentProgram> rotating, still;
 };
-SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout);
+SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout,
+                                 ReplicaRole role = ReplicaRole::Alike);
 inline const SegmentProgram& of_segment(const SegmentPrograms& programs, const Transformer& model,
                                         const SegmentInfo& segment) {
   const std::size_t of = segment_class(model, segment);

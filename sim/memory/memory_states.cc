@@ -95,7 +95,7 @@ HeldElements held_elements(const MemoryProfile& profile, const Plan& plan, std::
   held.parameters = elements;
   if (profile.contiguous_gradients) {
     held.gradients = plan.zero_stage >= 2 ? shard : elements;
-  } else if (profile.reduction_buckets) {
+  } else if (profile.reduction_buckets && !plan.has_parameter_server()) {
     held.buckets = reduced_elements(plan, elements, of_experts);
   }
   return held;

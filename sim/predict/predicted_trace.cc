@@ -54,12 +54,15 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
                                    cluster.gpu.compute_capability.value_or(0), p.order);
   setup.whole_step = setup.samples = true;
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
-  std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
+  const bool through_root = setup.role != ReplicaRole::Alike;
+  const ReplaySetup others = through_root ? with_role(setup, ReplicaRole::Other) : setup;
+  // Per position, whose rows differ in time alone, but where one replica has the loss of all.
+  std::map<std::int32_t, ReplayResult> replays;
   std::vector<std::int64_t> begin{0}, time, bytes;
   for (std::int32_t r = 0; r < p.schedule.num_rows(); ++r) {
     const RankClass position{p.schedule.rows[static_cast<std::size_t>(r)].position.value};
-    const auto [known, fresh] = replays.try_emplace(position.value);
-    if (fresh) known->second = replay_row(setup, position, {});
+    const auto [known, fresh] = replays.try_emplace(through_root ? r : position.value);
+    if (fresh) known->second = replay_row(r == 0 ? setup : others, position, {});
     const auto spans = spans_of(p, RankClass{r});
     std::int64_t now = p.timeline.begin.value;
     const auto add = [&](std::int64_t at, const MemoryBytes& alive) {

@@ -90,12 +90,12 @@ std::string communication_text(const Prediction& p, const Cluster& cluster) {
 std::string server_note(const Plan& plan) {
   if (!plan.has_parameter_server()) return {};
   return fmt::format(
-      "plan.data_parallel_algorithm parameter_server: counted are the gradients that rank 0 sums "
-      "and "
-      "the parameters that it sends, once a step; not counted are the batch that it scatters, the "
-      "outputs that it gathers, the loss that it alone computes, and its memory for them. Bytes "
-      "and "
-      "bus GB/s are of one rank's payload: rank 0's link carries it for each of the {} others",
+      "plan.data_parallel_algorithm parameter_server: for every micro-batch rank 0 scatters "
+      "tokens, "
+      "broadcasts parameters, gathers outputs, computes the loss, scatters its gradient and sums "
+      "gradients, while the {} others wait; nothing overlaps. Bytes of a scatter or gather are "
+      "those "
+      "of all ranks, which pass rank 0's link",
       plan.replicas() - 1);
 }
 

@@ -70,6 +70,7 @@ std::vector<Node> head_forward(FrameworkNodes b) {
   if (b.model.final_softcap > 0) {  // division, tanh, product
     b.add(K::Elementwise, "soft cap", 12 * s.tokens * s.vocabulary, P::Main, 3);
   }
+  if (b.plan.has_parameter_server()) return b.take();  // the loss is one rank's
   if (gathers_logits(b)) {
     gathered_loss(b);
     return b.take();
@@ -89,8 +90,10 @@ std::vector<Node> head_backward(FrameworkNodes b) {
   // B).
   const std::int64_t own = s.tokens * s.vocabulary;
   const std::int64_t moved = loss_bytes(b.plan.runtime).backward;
-  b.add(K::Loss, "cross entropy backward",
-        gathers_logits(b) ? moved * own * s.tensor + 4 * own : moved * own, P::Main, 4);
+  if (!b.plan.has_parameter_server()) {
+    b.add(K::Loss, "cross entropy backward",
+          gathers_logits(b) ? moved * own * s.tensor + 4 * own : moved * own, P::Main, 4);
+  }
   if (b.model.final_softcap > 0) {
     b.add(K::Elementwise, "soft cap backward", 16 * s.tokens * s.vocabulary, P::Main, 3);
   }
@@ -241,6 +244,17 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   merge_launches(layout.plan.runtime, body.nodes);
   body.reads_parameters = !(shape.direction == Direction::WeightGradient ||
                             (backward && shape.segment == SegmentKind::Embedding));
+  return body;
+}
+
+Body make_framework_loss(const Layout& layout) {
+  FrameworkNodes b(layout);
+  const std::int64_t logits = b.s.tokens * b.s.vocabulary;
+  const LossBytes moved = loss_bytes(layout.plan.runtime);
+  b.add(K::Loss, "cross entropy", moved.forward * logits, P::Main, 8);
+  b.add(K::Loss, "cross entropy backward", moved.backward * logits, P::Main, 4);
+  Body body{.segment = SegmentKind::Head, .direction = Direction::Forward, .nodes = b.take()};
+  merge_launches(layout.plan.runtime, body.nodes);
   return body;
 }
 

@@ -11,6 +11,8 @@ namespace rehearse {
 
 // Expert-parallel communication is not part of it: experts are counted at their top-k work.
 Body make_framework_body(const Layout& layout, const BodyShape& shape);
+// The loss of logits that lie there, and its gradient.
+Body make_framework_loss(const Layout& layout);
 
 // HBM traffic of the end of a step, per parameter that the rank updates [B].
 // Adam: reads gradient, master weight and two moments, writes the latter three and the 16-bit copy.

@@ -428,9 +428,15 @@ Body make_rehearse_body(const Layout& layout, const BodyShape& shape) {
     case SegmentKind::Layer:
       return forward ? layer_forward(c) : layer_backward(c);
     case SegmentKind::Head:
+      if (c.plan.has_parameter_server()) return forward ? logits_forward(c) : logits_backward(c);
       return forward ? head_forward(c) : head_backward(c);
   }
   return {};
+}
+
+Body make_rehearse_loss(const Layout& layout) {
+  return own::loss_of_logits(
+      own::context_of(layout, {.segment = SegmentKind::Head, .direction = Direction::Forward}));
 }
 
 }  // namespace rehearse

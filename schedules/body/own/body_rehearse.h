@@ -8,5 +8,7 @@ namespace rehearse {
 
 // REQUIRES: experts without biases.
 Body make_rehearse_body(const Layout& layout, const BodyShape& shape);
+// The loss of logits that lie there, and their gradient in their place.
+Body make_rehearse_loss(const Layout& layout);
 
 }  // namespace rehearse

@@ -23,6 +23,26 @@ EmbeddingNorm embedding_norm(BodyBuilder& b, const Context& c) {
           .weight = b.tensor("weight of the norm", H::SavedForWgrad, c.s.element * c.s.hidden)};
 }
 
+// The loss of a chunk of logits, and their gradient in their place.
+void loss_of_chunk(BodyBuilder& b, const Context& c, T lg, std::int64_t rows, T targets, T loss) {
+  const T mx = b.tensor("mx", H::Workspace, 4 * rows);
+  const T se = b.tensor("se", H::Workspace, 8 * rows);
+  if (c.s.tensor > 1) {
+    b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
+    Node& sums =
+        b.collective(K::SumsOverRanks, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
+    sums.reads.push_back(mx);
+  } else {
+    b.node(K::RowMaxima, "row maxima", {lg}, {mx});
+    b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
+  }
+  b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {lg, loss}).n = c.s.logit_columns;
+}
+
+P table_of(const Context& c) {
+  return c.model.tied_embedding ? P::Table : P::Head;
+}
+
 }  // namespace
 
 Body embedding_forward(const Context& c) {
@@ -82,7 +102,7 @@ Body embedding_backward(const Context& c) {
 Body head_forward(const Context& c) {
   const RankShape& s = c.s;
   BodyBuilder b(SegmentKind::Head, c.direction);
-  const P table = c.model.tied_embedding ? P::Table : P::Head;
+  const P table = table_of(c);
   const T x = b.tensor("x", H::Input, c.activation);
   const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
   const T y = b.tensor("y", H::Workspace, c.activation);
@@ -95,21 +115,10 @@ Body head_forward(const Context& c) {
   for (std::int64_t begin = 0; begin < s.tokens; begin += s.loss_chunk) {
     const std::int64_t rows = std::min(s.loss_chunk, s.tokens - begin);
     const T lg = b.tensor("lg", H::Workspace, s.element * rows * s.logit_columns);
-    const T mx = b.tensor("mx", H::Workspace, 4 * rows);
-    const T se = b.tensor("se", H::Workspace, 8 * rows);
     const std::int64_t others = s.element * s.hidden * (s.tokens - rows);  // of Y, of its gradient
     b.gemm(K::Logits, table, "gemm logits", rows, s.vocabulary, s.hidden, {Y}, {lg}).bytes -=
         others;
-    if (s.tensor > 1) {
-      b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
-      Node& sums =
-          b.collective(K::SumsOverRanks, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
-      sums.reads.push_back(mx);
-    } else {
-      b.node(K::RowMaxima, "row maxima", {lg}, {mx});
-      b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
-    }
-    b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {lg, loss}).n = s.logit_columns;
+    loss_of_chunk(b, c, lg, rows, targets, loss);
     b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {lg}, {partial})
         .bytes -= others;
     b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {lg, Y}, {})
@@ -129,6 +138,47 @@ Body head_backward(const Context& c) {
   const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
   b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
+  return b.finish();
+}
+
+Body logits_forward(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T y = b.tensor("y", H::SavedForWgrad, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T lg = b.tensor("lg", H::Output, s.element * s.tokens * s.logit_columns);
+  b.node(K::Norm, "final norm", {x}, {y, st}).parameter = P::FinalNorm;
+  b.gemm(K::Logits, table_of(c), "gemm logits", s.tokens, s.vocabulary, s.hidden, {y}, {lg});
+  return b.finish();
+}
+
+Body logits_backward(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T y = b.tensor("y", H::SavedForWgrad, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T lg = b.tensor("lg", H::OutputGradient, s.element * s.tokens * s.logit_columns);
+  const T dY = b.tensor("dY", H::Workspace, c.activation);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+  b.gemm(K::LogitsInput, table_of(c), "gemm d_input", s.tokens, s.hidden, s.vocabulary, {lg}, {dY});
+  b.gemm(K::LogitsWeight, table_of(c), "gemm d_table", s.hidden, s.vocabulary, s.tokens, {lg, y},
+         {}, NodePhase::Weight);
+  b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
+  return b.finish();
+}
+
+Body loss_of_logits(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
+  const T loss = b.tensor("loss", H::Loss, 4);
+  for (std::int64_t begin = 0; begin < s.tokens; begin += s.loss_chunk) {
+    const std::int64_t rows = std::min(s.loss_chunk, s.tokens - begin);
+    const T lg = b.tensor("lg", H::Output, s.element * rows * s.logit_columns);
+    loss_of_chunk(b, c, lg, rows, targets, loss);
+  }
   return b.finish();
 }
 

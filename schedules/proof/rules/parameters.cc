@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // V9 and V10: parameters are whole when they are read, and every micro-batch's gradient is in the
-// sum that the optimizer sees.
+// sum that the optimizer sees; it begins with a loss.
 #include <algorithm>
 #include <array>
 
 #include "schedules/ir/listing.h"
+#include "schedules/ir/loss_op.h"
 #include "schedules/proof/rules/rules.h"
 
 namespace rehearse {
@@ -202,6 +203,7 @@ class Sums {
       });
     }
     for (const Contributions& sum : sums_) all_microbatches(sum);
+    losses();
     flow();
     return !sums_.empty();
   }
@@ -273,6 +275,25 @@ class Sums {
     if (sum.way != Way::Input) return false;
     const Contributions* whole = known(sum.row, sum.bucket, sum.stage, Way::Weight);
     return whole != nullptr && whole->units[at];
+  }
+
+  // What goes back to replicas as the gradient of their gathered outputs, a LOSS has made.
+  void losses() {
+    std::vector<bool> made(s_.values.size(), false);
+    facts_.each_op([&](RankClass, std::int32_t id, const Op& op) {
+      const bool loss = is_loss(op);
+      const bool back = op.kind == OpKind::Scatter && op.payload == Payload::Gradient;
+      if (!loss && !back) return;
+      for (const Operand& operand : s_.operands_of({id})) {
+        if (s_.values[operand.value.index()].kind != ValueKind::ActivationGradient) continue;
+        if (loss) made[operand.value.index()] = true;
+        if (loss || operand.access != Access::Read || made[operand.value.index()]) continue;
+        report_.add(id, [&] {
+          return facts_.where(id) + " hands back outputs as they came: no LOSS has made their " +
+                 "gradients";
+        });
+      }
+    });
   }
 
   // What each value has been through, and where it goes.

@@ -69,6 +69,10 @@ bool on(const JsonValue& value) {
 bool any(const JsonValue&) {
   return true;
 }
+// The reader has made it a schedule of its own.
+std::string said_by_schedule(const Plan&) {
+  return "";
+}
 bool one_replica(const Plan& plan) {
   return plan.replicas() == 1;
 }
@@ -112,7 +116,9 @@ constexpr std::array kOverlapRows{
     PlanRow{.key = flag("gradient_reduce", "gradient reduction runs with the last backward"),
             .object = kOverlapKey,
             .field = &Plan::overlap_gradient_reduce,
-            .idle = {{{on, one_replica, "no gradients are reduced: there is one replica"}}}},
+            .idle = {{{on, one_replica, "no gradients are reduced: there is one replica"},
+                      {on, [](const Plan& p) { return p.has_parameter_server(); },
+                       "gradients go to one GPU behind the whole backward"}}}},
     PlanRow{.key = flag("parameter_gather",
                         "parameters are gathered with the next forward (ZeRO-3: layer before)"),
             .object = kOverlapKey,
@@ -278,6 +284,10 @@ constexpr std::array kPlanRows{
             .field = &Plan::schedule,
             .smaller = smaller_values::orders,
             .splits = true},
+    PlanRow{.key = choice("chimera_scaling", kChimeraScalingNames,
+                          "more micro-batches than positions: forwards doubled, backwards halved"),
+            .field = &Plan::chimera_scaling,
+            .text = said_by_schedule},
     PlanRow{.key = {.name = "virtual_stages",
                     .types = kInteger,
                     .min = 1,

@@ -32,6 +32,16 @@ void read_batches(const GivenKeys& keys, Plan& plan) {
                                    : "data_parallel x micro_batch = " + product({d, samples}) +
                                          " = " + number(d * samples)));
   }
+  if (plan.chimera_scaling == ChimeraScaling::BackwardHalving) {
+    if (plan.micro_batch_auto || samples % 2 != 0) {
+      return keys.fail(
+          &Plan::chimera_scaling,
+          "backward_halving halves a micro-batch: " + std::string(key_of(&Plan::micro_batch)) +
+              (plan.micro_batch_auto ? " must be given (a search asks for forward_doubling)"
+                                     : " " + number(samples) + " is odd"));
+    }
+    plan.micro_batch /= 2;
+  }
   const std::int64_t positions =
       keys.context.model == nullptr ? 0 : keys.context.model->max_positions;
   plan.sequence_length = keys.integer(&Plan::sequence_length, positions);

@@ -72,13 +72,38 @@ void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
   }
 }
 
+namespace {
+
+// Replicas of one GPU each take turns with it: torch's DataParallel has no other dimension.
+void check_through_one_gpu(const GivenKeys& keys, const Plan& plan) {
+  if (plan.data_parallel_algorithm != DataParallelAlgorithm::ParameterServer) return;
+  const auto fail = [&](const std::string& why) {
+    keys.fail(&Plan::data_parallel_algorithm, "parameter_server " + why);
+  };
+  if (plan.zero_stage > 0) return fail("shards nothing: zero_stage must be 0");
+  const std::pair<PlanField, std::int32_t> sizes[] = {
+      {&Plan::pipeline_parallel, plan.pipeline_parallel},
+      {&Plan::tensor_parallel, plan.tensor_parallel},
+      {&Plan::context_parallel, plan.context_parallel}};
+  for (const auto& [key, size] : sizes) {
+    if (size == 1) continue;
+    return fail("has replicas of one GPU: " + std::string(key_of(key)) + " must be 1, not " +
+                number(size));
+  }
+  const Transformer* model = keys.context.model;
+  if (model != nullptr && model->prediction_layers > 0) {
+    keys.fail(&Plan::data_parallel_algorithm,
+              "parameter_server gathers the outputs of one head, and the model predicts further "
+              "tokens",
+              true);
+  }
+}
+
+}  // namespace
+
 // The mesh: t p c d = gpus, the remaining one derived.
 void read_mesh(const GivenKeys& keys, Plan& plan) {
-  if (plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
-      plan.zero_stage > 0) {
-    keys.fail(&Plan::data_parallel_algorithm,
-              "parameter_server shards nothing: zero_stage must be 0");
-  }
+  check_through_one_gpu(keys, plan);
   const std::int64_t t = plan.tensor_parallel, p = plan.pipeline_parallel,
                      c = plan.context_parallel;
   std::int64_t inner = t * p;  // each at most 2^20

@@ -65,19 +65,40 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
   if (info->planned && plan.memory_limit == 0 && !any) plan.memory_limit = info->default_memory;
 }
 
+// Chimera with forwards doubled is an order of its own. Backwards halved are the same order, of
+// micro-batches with half the samples: read_batches halves them.
+void read_chimera_scaling(const GivenKeys& keys, Plan& plan) {
+  if (plan.chimera_scaling == ChimeraScaling::None) return;
+  if (plan.schedule != "chimera") {
+    return keys.fail(&Plan::chimera_scaling, "is of schedule chimera, not " + plan.schedule);
+  }
+  plan.schedule = "chimera_forward_doubling";
+}
+
 }  // namespace
 
 void read_schedule(const GivenKeys& keys, Plan& plan) {
   const JsonValue* name = keys.given(&Plan::schedule);
   const std::int32_t p = plan.pipeline_parallel;
+  const bool through_root = plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
   if (name != nullptr && name->text.starts_with("file:")) {
     plan.schedule = name->text;
+    read_chimera_scaling(keys, plan);
+    if (through_root) {
+      keys.fail(&Plan::schedule,
+                "an order of a file is not run with parameter_server, whose "
+                "micro-batches come one after another");
+    }
     return;
   }
   read_named_schedule(keys, plan,
                       name != nullptr ? name->text
                       : p == 1        ? "none"
                                       : (plan.virtual_stages > 1 ? "interleaved_1f1b" : "1f1b"));
+  read_chimera_scaling(keys, plan);
+  if (through_root && plan.sequence_slices > 1) {
+    keys.fail(&Plan::sequence_slices, "parameter_server sends whole samples, not slices");
+  }
 }
 
 }  // namespace rehearse

@@ -76,7 +76,7 @@ class RowReplay {
         state_(*setup.profile, setup.layout.plan,
                row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
                order_.microbatches * order_.slices,
-               script_flags(*setup.profile, setup.layout, /*experts=*/false), ledger_) {
+               script_flags(*setup.profile, setup.layout, /*experts=*/false), setup.role, ledger_) {
     plan_stages();
     const bool offloads = setup.layout.plan.offload.activations;
     for (const StagePlan& stage : stages_) {
@@ -301,6 +301,7 @@ class RowReplay {
     Handle* const handles = stage.at(block);
     switch (op.kind) {
       case OpKind::Forward:
+        state_.begin_microbatch();
         walk.forward(handles);
         return;
       case OpKind::InputGradient:
@@ -315,6 +316,7 @@ class RowReplay {
       default:
         return;
     }
+    state_.end_microbatch();
     stage.unused.push_back(block);
     block = -1;
   }
@@ -343,12 +345,20 @@ ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
   ReplaySetup setup{.layout = layout};
   setup.profile = &profile;
   setup.order = &order;
-  setup.programs = segment_programs(profile, layout);
+  setup.role = fullest_role(layout.plan);
+  setup.programs = segment_programs(profile, layout, setup.role);
   setup.segments = stage_segments(layout, order.placement.stages());
   setup.stages = stages_of_rows(order);
   setup.handover = layout.activation_bytes();
   setup.compute_capability = compute_capability;
   return setup;
+}
+
+ReplaySetup with_role(const ReplaySetup& setup, ReplicaRole role) {
+  ReplaySetup other = setup;
+  other.role = role;
+  other.programs = segment_programs(*setup.profile, setup.layout, role);
+  return other;
 }
 
 ReplayResult replay_row(const ReplaySetup& setup, RankClass row,

@@ -31,6 +31,7 @@ struct ReplaySetup {
   std::vector<std::vector<Stage>> stages;          // per row
   std::int64_t handover = 0;                       // [B] of an activation
   std::int32_t compute_capability = 80;
+  ReplicaRole role = ReplicaRole::Alike;
   // The load of the step before, where that had another one: what it leaves cached is there. Null:
   // every step is alike.
   const ReplaySetup* usual = nullptr;
@@ -39,8 +40,11 @@ struct ReplaySetup {
   // How many samples of a row's step are wanted: inside ops as many as that leaves for each.
   std::size_t most_samples = 4096;
 };
+// Of the fullest replica where they differ.
 ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order);
+// The same of another one. REQUIRES: plan.has_parameter_server().
+ReplaySetup with_role(const ReplaySetup& setup, ReplicaRole role);
 
 // What an op makes of a rank's memory.
 struct MemorySample {

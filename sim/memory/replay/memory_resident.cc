@@ -23,11 +23,12 @@ std::int64_t experts_of(const std::vector<UnitTensors>& units) {
 
 ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
                              std::vector<UnitTensors> units, std::int32_t backwards, Flags flags,
-                             Ledger& ledger)
+                             ReplicaRole role, Ledger& ledger)
     : profile_(profile),
       plan_(plan),
       units_(std::move(units)),
       unit_(units_.size()),
+      role_(role),
       ledger_(ledger),
       shards_(plan),
       backwards_per_step_(backwards),
@@ -42,6 +43,7 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
 }
 
 void ResidentState::build() {
+  if (role_ == ReplicaRole::Other) return;
   const Precision& bytes = plan_.precision;
   const bool contiguous = plan_.zero_stage >= profile_.contiguous_parameters_from && !gathers_;
   std::vector<Handle> initial;
@@ -66,7 +68,7 @@ void ResidentState::build() {
 }
 
 void ResidentState::create_moments() {
-  if (plan_.offload.optimizer) return;
+  if (plan_.offload.optimizer || role_ == ReplicaRole::Other) return;
   const double share = no_matrices();
   for (const std::int64_t elements : owned()) {
     const auto others = static_cast<std::int64_t>(static_cast<double>(elements) * share);
@@ -94,7 +96,32 @@ void ResidentState::begin_step() {
   backwards_.assign(units_.size(), 0);
 }
 
+// A replica's parameters are dropped with the graph that they are in, its gradients once the root
+// has received them; those of the root are added to what earlier micro-batches left.
+void ResidentState::begin_microbatch() {
+  if (role_ != ReplicaRole::Other) return;
+  for (const UnitTensors& unit : units_) {
+    for (const std::int64_t elements : unit.elements) {
+      replica_.push_back(
+          ledger_.allocate(elements * plan_.precision.parameters, MemoryPart::Parameters));
+    }
+  }
+}
+
+void ResidentState::end_microbatch() {
+  if (role_ == ReplicaRole::Alike) return;
+  ledger_.free(replica_);
+  for (Unit& unit : unit_) {
+    if (role_ == ReplicaRole::Root && unit.unsharded.empty()) {
+      unit.unsharded.swap(unit.own);
+    } else {
+      ledger_.free(unit.own);
+    }
+  }
+}
+
 void ResidentState::optimizer_step(bool first) {
+  if (role_ == ReplicaRole::Other) return;
   ledger_.free(gather_buffer_);
   ledger_.free(reduce_buffer_);
   if (profile_.fp32_gradients_at_step && plan_.precision.gradients < 4) {
@@ -127,6 +154,14 @@ void ResidentState::leave_forward(std::size_t unit) {
 
 void ResidentState::leave_backward(std::size_t u) {
   ++backwards_[u];
+  if (role_ == ReplicaRole::Other ||
+      (role_ == ReplicaRole::Root && !profile_.contiguous_gradients)) {
+    for (const std::int64_t elements : units_[u].elements) {
+      unit_[u].own.push_back(
+          ledger_.allocate(plan_.precision.gradients * elements, MemoryPart::Gradients));
+    }
+    return;
+  }
   if (!gathers_) {
     if (!profile_.contiguous_gradients) return keep_gradients(u);
     if (plan_.reduces_each_microbatch()) {  // a bucket of the unit is reduced and dropped

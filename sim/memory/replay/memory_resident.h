@@ -9,6 +9,7 @@
 
 #include "schedules/scenario/plan.h"
 #include "sim/memory/memory_profile.h"
+#include "sim/memory/memory_script.h"
 #include "sim/memory/memory_states.h"
 #include "sim/memory/replay/memory_ledger.h"
 
@@ -16,14 +17,18 @@ namespace rehearse::sim {
 
 class ResidentState {
  public:
-  // `backwards`: how often a unit runs backward per step.
+  // `backwards`: how often a unit runs backward per step. Other: a replica that holds nothing
+  // between its micro-batches.
   ResidentState(const MemoryProfile& profile, const Plan& plan, std::vector<UnitTensors> units,
-                std::int32_t backwards, Flags flags, Ledger& ledger);
+                std::int32_t backwards, Flags flags, ReplicaRole role, Ledger& ledger);
 
   void build();  // model and optimizer as they are before the first step, without moments
   void create_moments();
   void begin_step();
   void optimizer_step(bool first);  // first: moments are born
+  // Through one GPU: its parameters come, its gradients go.
+  void begin_microbatch();
+  void end_microbatch();
 
   bool gathers() const { return gathers_; }
   // A segment's pass starts: its unit's parameters are there, the next unit's (-1: none) come.
@@ -36,6 +41,7 @@ class ResidentState {
  private:
   struct Unit {
     std::vector<Handle> gathered, unsharded, shard;
+    std::vector<Handle> own;      // gradients of a micro-batch that goes through one GPU
     Handle in_flight = kNoBlock;  // buffer of the gather under way
   };
 
@@ -62,6 +68,7 @@ class ResidentState {
   const Plan& plan_;
   std::vector<UnitTensors> units_;
   std::vector<Unit> unit_;
+  ReplicaRole role_;
   Ledger& ledger_;
   Shards shards_;
   std::int32_t backwards_per_step_;
@@ -76,6 +83,7 @@ class ResidentState {
   std::int32_t root_segments_ = 0, root_seen_ = 0;
   std::int64_t root_elements_ = 0;
   std::vector<Handle> root_gradients_, step_gradients_;
+  std::vector<Handle> replica_;          // Other: parameters of the micro-batch
   std::vector<std::int32_t> backwards_;  // per unit, of this step
   Handle gather_buffer_ = kNoBlock, reduce_buffer_ = kNoBlock;
 };

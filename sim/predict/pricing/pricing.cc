@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "schedules/body/loss_body.h"
+#include "schedules/ir/loss_op.h"
 #include "schedules/ir/payload.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
@@ -223,17 +225,9 @@ class Pricer {
 
   std::int32_t collective(const Op& op) {
     const GroupShape shape = network_.group(row_, s_, op.group);
-    OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
+    const OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
     const Bytes payload{payload_of(s_, current_).bytes()};
-    std::int64_t bytes = payload.value;
-    // A parameter server receives every replica's gradients, and sends every replica the
-    // parameters: all of it through the links of one GPU (Li et al., OSDI 2014).
-    if (!on_workers() && op.bucket && plan_.has_parameter_server() &&
-        (kind == OpKind::Reduce || kind == OpKind::Broadcast)) {
-      kind = kind == OpKind::Reduce ? OpKind::Gather : OpKind::Scatter;
-      bytes *= shape.ranks;
-    }
-    OpKind sent = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
+    OpKind sent = kind;
     CollectiveCost cost;
     if (kind == OpKind::ReduceScatter && op.bucket &&
         plan_.runtime.gradient_reduction == GradientReduction::AllReduceFp32) {
@@ -248,7 +242,7 @@ class Pricer {
       cost =
           tensor_broadcasts_cost(payload, s_.buckets[op.bucket.index()].tensors, shape, network_);
     } else {
-      cost = collective_cost(kind, {bytes}, shape, network_);
+      cost = collective_cost(kind, payload, shape, network_);
     }
     std::vector<Traffic> traffic{{.group = s_.group_of(op).kind,
                                   .kind = sent,
@@ -301,6 +295,7 @@ class Pricer {
 
   std::int32_t local(const Op& op) {
     Nanoseconds time{};
+    if (is_loss(op)) return add_body(compute_.price(make_loss_body(layout_)), {});
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
       const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
       return add({.time = host_update_time(moved, ranks_per_node(), network_)}, {},
@@ -393,6 +388,7 @@ class Pricer {
         key[4] = static_cast<std::int64_t>(op.stream);
         break;
       default:
+        if (is_loss(op)) break;
         if (op.kind == OpKind::Add) {
           key[3] = summed_bytes(id);
           break;

@@ -11,6 +11,7 @@
 
 #include "schedules/body/body.h"
 #include "schedules/body/framework/body_framework.h"
+#include "schedules/body/loss_body.h"
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
@@ -42,9 +43,10 @@ struct Times {
 // Bodies of one kind of family with one micro-batch, recomputation and number of slices; of slices
 // the times of all of a sequence.
 struct Template {
-  std::vector<Times> of;  // by segment_class
-  double transfer = 0;    // [ns] of one activation (of slices: of one) to the next position
-  double slowdown = 0;    // compute beside a data-parallel collective
+  std::vector<Times> of;    // by segment_class
+  double transfer = 0;      // [ns] of one activation (of slices: of one) to the next position
+  double slowdown = 0;      // compute beside a data-parallel collective
+  double through_root = 0;  // [ns] of outputs that one GPU gathers: exchanges and the loss
   bool valid = false;
 };
 
@@ -237,6 +239,25 @@ class MeshEstimator {
       times.weight = of_all(cost(Direction::WeightGradient).time);
     }
     if (pipelined) to.transfer = transfer(kind, plan);
+    if (plan.has_parameter_server()) {
+      to.through_root =
+          static_cast<double>(compute.value().price(make_loss_body(layout)).time.value);
+      to.through_root += batch_exchanges(kind, layout);
+    }
+  }
+
+  // Of a micro-batch through one GPU: tokens and outputs of all replicas, and their gradients [ns].
+  static double batch_exchanges(Kind& kind, const Layout& layout) {
+    const std::int64_t tokens = layout.plan.replicas() * layout.shape.tokens;
+    const std::int64_t outputs = layout.shape.element * tokens * output_columns(layout);
+    double sum = 0;
+    for (const auto& [kind_of, bytes] :
+         {std::pair{OpKind::Scatter, 4 * tokens}, std::pair{OpKind::Gather, outputs},
+          std::pair{OpKind::Scatter, outputs}}) {
+      sum += static_cast<double>(
+          collective_cost(kind_of, {bytes}, kind.placed->shards, kind.placed->network).time.value);
+    }
+    return sum;
   }
 
   bool mixed() const { return classes_ > kNumSegmentShapes; }
@@ -339,6 +360,15 @@ class MeshEstimator {
       if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
+      if (plan.has_parameter_server()) {
+        const auto cost = [&](OpKind op, std::int64_t bytes) {
+          return static_cast<double>(
+              collective_cost(op, {bytes}, kind.placed->shards, kind.placed->network).time.value);
+        };
+        load.gather = cost(OpKind::Broadcast, Layout(model_, plan).shape.element * load.parameters);
+        load.reduce = cost(OpKind::Reduce, plan.gradient_wire_bytes() * load.parameters);
+        continue;
+      }
       const auto& whole = traffic(kind, plan, load.parameters);
       load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
       load.gather = plan.zero_stage >= 1 ? whole[2] : 0;
@@ -426,6 +456,8 @@ class MeshEstimator {
         forward = pace(load.unit_gather * units, forward, costs.slowdown);
         backward = pace((again + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
+      } else if (plan.has_parameter_server()) {
+        tail += m * (costs.through_root + load.gather + load.reduce);
       } else if (plan.replicas() > 1) {
         const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
         const double least = load.reduce / load.buckets;

@@ -81,6 +81,20 @@ TEST(Chunks, GiveTheBitsOfWholeProducts) {
   EXPECT_GE(tried, 12);
 }
 
+// The loss is of the gathered batch, in the chunks of one rank that has all of it.
+TEST(ThroughOneGpu, HasTheLossOfOneRankBitForBit) {
+  for (const std::int32_t replicas : {2, 4}) {
+    const std::string many = std::to_string(replicas);
+    const Trained one = train_layout(Gpt2, {"micro_batch=" + many});
+    const Trained all =
+        train_layout(Gpt2, {"data_parallel=" + many, "data_parallel_algorithm=parameter_server"});
+    ASSERT_EQ(one.error, "");
+    ASSERT_EQ(all.error, "");
+    EXPECT_EQ(all.losses.front(), one.losses.front()) << many;
+    EXPECT_LE(distance(all, one).weight, 1e-5) << many;  // gradients: other orders of sums
+  }
+}
+
 // An order that no generator makes: sliced 1F1B with a forward and a backward of different
 // micro-batches paired wherever both are there.
 std::string paired_slices(std::int32_t positions, std::int32_t microbatches, std::int32_t slices) {

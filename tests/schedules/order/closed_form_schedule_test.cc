@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "schedules/ir/text.h"
@@ -295,6 +297,64 @@ TEST(ClosedForms, ChimeraOfTwoAndThreeUnits) {
       row(12, 1),
       "1F0 2F6 1F1 2F7 2B6 1F2 1B0 2F8 2B7 1F3 1B1 2F9 2B8 1F4 1B2 2F10 2B9 1F5 1B3 2F11 2B10 "
       "1B4 2B11 1B5");
+}
+
+// Slots that an order of doubled forwards takes: two forwards are one, a backward is one.
+std::int64_t slots_of(const Schedule& order) {
+  std::map<std::tuple<OpKind, std::int32_t, std::int32_t>, std::int64_t> end;
+  const auto ended = [&](OpKind kind, std::int32_t stage, std::int32_t microbatch) {
+    const auto found = end.find({kind, stage, microbatch});
+    return found == end.end() ? std::int64_t{-1} : found->second;
+  };
+  const std::int32_t last = order.placement.stages() - 1;
+  std::vector<std::size_t> next(order.row_begin.begin(), order.row_begin.end() - 1);
+  std::vector<std::int64_t> free(next.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < next.size(); ++r) {
+      if (next[r] == static_cast<std::size_t>(order.row_begin[r + 1])) continue;
+      const Op& op = order.ops[next[r]];
+      const bool forward = op.kind == OpKind::Forward;
+      const std::int32_t s = op.stage.value, m = op.microbatch.value;
+      std::int64_t start =
+          forward ? (s > 0 ? ended(OpKind::Forward, s - 1, m) : 0) : ended(OpKind::Forward, s, m);
+      if (!forward && s < last && start >= 0) {
+        const std::int64_t before = ended(OpKind::Backward, s + 1, m);
+        start = before < 0 ? -1 : std::max(start, before);
+      }
+      if (start < 0) continue;
+      moved = true;
+      free[r] = std::max(free[r], start) + 1;
+      for (std::int32_t k = 0; k < (forward ? 2 : 1); ++k, ++next[r]) {
+        EXPECT_EQ(order.ops[next[r]].kind, op.kind);
+        end[{op.kind, s, m + k}] = free[r];
+      }
+    }
+  }
+  EXPECT_EQ(end.size(), order.ops.size());
+  return *std::ranges::max_element(free);
+}
+
+// Forward doubling: g pairs of micro-batches take 3g + p-2 slots, so at most 2(p-2) of F = 1, B = 2
+// are idle, less where the second stage starts with the first forward of a pair; alive at most 2p.
+TEST(ClosedForms, OfChimeraWithDoubledForwards) {
+  const std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> shapes{
+      {4, {4, 6, 8, 12}}, {6, {6, 12, 18}}, {8, {8, 12, 16, 24}}};
+  for (const auto& [p, pairs] : shapes) {
+    for (const std::int32_t g : pairs) {
+      const ScheduleShape shape{.positions = p, .microbatches = 2 * g};
+      EXPECT_EQ(slots_of(generate("chimera_forward_doubling", shape).value()), 3 * g + p - 2);
+      const Measured x = measured("chimera_forward_doubling", shape, {1, 1, 1});
+      EXPECT_LE(x.bubble(), 2 * (p - 2)) << p << " " << g;
+      EXPECT_LE(x.peak(), 2 * p) << p << " " << g;
+    }
+  }
+  const Schedule order =
+      generate("chimera_forward_doubling", {.positions = 4, .microbatches = 8}).value();
+  EXPECT_EQ(row_to_text(order, {0}),
+            "0F0 0F1 0F2 0F3 3F4 3F5 3B4 3B5 3F6 3F7 0B0 3B6 0B1 3B7 0B2 0B3");
+  EXPECT_EQ(row_to_text(order, {1}),
+            "1F0 1F1 2F4 2F5 1F2 1F3 2F6 2F7 2B4 1B0 2B5 1B1 2B6 1B2 2B7 1B3");
 }
 
 // 4(p-1) at one wave and as many micro-batches as positions, never more than 2 % above the paper's

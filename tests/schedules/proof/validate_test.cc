@@ -353,6 +353,14 @@ TEST(Collectives, MembersInAnotherOrderAreNamed) {
   })) << ::testing::PrintToString(lines);
 }
 
+TEST(Gradients, OutputsThatNoLossHasSeenAreNamed) {
+  Schedule full = parameter_server();
+  at(full, "0LOSS0", 0).stage = {};  // adds nothing to nothing
+  expect_among(violations(full),
+               "V10: 0SCATTER_B0 on row 0 hands back outputs as they came: no LOSS has made their "
+               "gradients");
+}
+
 // --- V7, V8, V11 -------------------------------------------------------------
 
 TEST(Lives, AnOpThatDoesNotWaitForItsInputIsNamed) {

@@ -237,9 +237,8 @@ TEST(Rings, FollowTheAlphaBetaForms) {
   EXPECT_DOUBLE_EQ(ring_all_reduce_seconds(800, 1, 1, 100), 0);
   // n = 6, a = 1, S/B = 4: (2 + 2)^2; the same from C = sqrt(4 * 4 / 1) = 4 chunks: (4 + 4)(1 + 1).
   EXPECT_DOUBLE_EQ(ring_broadcast_seconds(400, 6, 1, 100), 16);
-  // One parameter server for 8 ranks costs 8 times what a ring of them does.
-  EXPECT_DOUBLE_EQ(parameter_server_seconds(800, 8, 100),
-                   8 * ring_all_reduce_seconds(800, 8, 0, 100));
+  // 400 B of weights and of gradients, 7/8 of 800 B of outputs and back, at 100 B/s.
+  EXPECT_DOUBLE_EQ(through_root_seconds(400, 400, 800, 8, 100), 4 + 4 + 14);
 }
 
 TEST(LongRuns, LoseWhatYoungAndDalySay) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/listing.h"
+#include "schedules/ir/loss_op.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
 #include "sim/report/overlap_note.h"
@@ -28,22 +30,24 @@ T pick(std::mt19937& random, std::initializer_list<T> choices) {
 
 // A plan with replicas, most of the time a legal one; `overlap` follows.
 std::string random_plan(std::mt19937& random) {
-  const int p = pick(random, {1, 1, 1, 2, 4}), d = pick(random, {2, 4, 8, 16});
+  const int zero = pick(random, {0, 0, 1, 1, 2, 2, 3});
+  const bool server = zero == 0 && pick(random, {0, 0, 1}) == 1;  // of replicas of one GPU
+  const auto size = [&](int drawn) { return server ? 1 : drawn; };
+  const int p = size(pick(random, {1, 1, 1, 2, 4})), d = pick(random, {2, 4, 8, 16});
   const int micro = pick(random, {1, 2, 4}), m = pick(random, {1, 2, 4, 8, 12});
   const std::string schedule =
-      p == 1 ? pick(random, {"none", "none", "seq_1f1b"})
-             : pick(random, {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "eager_1f1b",
-                             "dualpipe", "dualpipev", "chimera", "seq_1f1b"});
-  const int zero = pick(random, {0, 0, 1, 1, 2, 2, 3});
-  const bool server = zero == 0 && pick(random, {0, 0, 0, 1}) == 1;
+      server   ? "none"
+      : p == 1 ? pick(random, {"none", "none", "seq_1f1b"})
+               : pick(random, {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "eager_1f1b",
+                               "dualpipe", "dualpipev", "chimera", "seq_1f1b"});
   std::string text = "{\"model\": \"models/";
   text += pick(random, {"gpt2-124m", "llama3.2-1b", "qwen2-0.5b", "tiny-gpt", "mistral-7b"});
   text += ".json\", \"cluster\": \"clusters/";
   text += pick(random, {"dgx-a100-80gb", "dgx-h100", "pcie-a100-80gb-8", "rtx4090-8"});
   text += ".json\", \"plan\": {\"pipeline_parallel\": " + std::to_string(p);
   text += ", \"data_parallel\": " + std::to_string(d);
-  text += ", \"tensor_parallel\": " + std::to_string(pick(random, {1, 1, 2}));
-  text += ", \"context_parallel\": " + std::to_string(pick(random, {1, 1, 1, 2}));
+  text += ", \"tensor_parallel\": " + std::to_string(size(pick(random, {1, 1, 2})));
+  text += ", \"context_parallel\": " + std::to_string(size(pick(random, {1, 1, 1, 2})));
   text += ", \"schedule\": \"" + schedule + "\"";
   text += ", \"micro_batch\": " + std::to_string(micro);
   text += ", \"global_batch\": " + std::to_string(micro * d * m);
@@ -146,8 +150,8 @@ TEST(DataParallel, ReducesEveryGradientOnceAndWithZeroTwoOncePerMicroBatch) {
     const Schedule& s = p.schedule;
     const Transformer& model = scenario.value().model;
     const bool whole_step = p.plan.runtime.gathers_once_in_pipeline && p.plan.pipeline_parallel > 1;
-    const bool each = p.plan.zero_stage >= 2 && !whole_step;
     const bool server = p.plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
+    const bool each = (p.plan.zero_stage >= 2 && !whole_step) || server;
     per_microbatch += each && s.microbatches > 1 ? 1 : 0;
     servers += server ? 1 : 0;
     tied_at_both_ends += model.tied_embedding && p.plan.pipeline_parallel == 1 ? 1 : 0;
@@ -366,6 +370,84 @@ TEST(DataParallel, IsNeverSlowerWhereAShippedScenarioOverlaps) {
     }
   }
   EXPECT_GE(seen, 12);
+}
+
+// --- Through one GPU -------------------------------------------------------------------------------
+
+Prediction through_one_gpu(const std::string& runtime, int micro_batches) {
+  const Result<Scenario> scenario = read_scenario(
+      "scenarios/dp-parameter-server.json",
+      {.overrides = {"model=models/gpt2-124m.json", "gpus=4", "plan.data_parallel=4",
+                     "plan.precision=fp32", "plan.pad_vocabulary_to=1", "plan.dropout=0",
+                     "plan.global_batch=" + std::to_string(32 * micro_batches),
+                     "plan.runtime=" + runtime}});
+  EXPECT_TRUE(scenario) << scenario.error().message;
+  return predicted(scenario.value());
+}
+
+// GPT-2 124M, 32 samples of 1024 tokens on 4 GPUs in fp32: 2 x 4.94 GB of logits through GPU 0's
+// link, which has a quarter of them, and 0.498 GB of parameters out and of gradients in.
+TEST(ThroughOneGpu, HasTheExchangesOfTorchForEveryMicroBatch) {
+  const std::int64_t parameters = 4 * std::int64_t{124'439'808};
+  const std::int64_t logits = std::int64_t{32} * 1024 * 50257 * 4, tokens = 32 * 1024 * 4;
+  for (const int m : {1, 3}) {
+    const Prediction p = through_one_gpu("rehearse", m);
+    const Schedule& s = p.schedule;
+    ASSERT_EQ(s.num_rows(), 2);
+    const auto buckets = static_cast<std::int64_t>(s.buckets.size());
+    std::int64_t seen = 0;
+    for (const CommunicationRow& row : p.communication) {
+      const Traffic& t = row.traffic;
+      if (t.group != GroupKind::Data) continue;
+      ++seen;
+      const bool about_buckets = t.kind == OpKind::Broadcast || t.kind == OpKind::Reduce;
+      if (about_buckets) {
+        EXPECT_EQ(t.count, m * buckets);
+        EXPECT_GE(t.bytes, m * parameters);
+        EXPECT_LE(t.bytes, m * (parameters + 4 * 64 * 4 * buckets));  // padding
+      } else {
+        EXPECT_EQ(t.count, t.kind == OpKind::Scatter ? 2 * m : m);
+        EXPECT_EQ(t.bytes, m * (logits + (t.kind == OpKind::Scatter ? tokens : 0)));
+      }
+      EXPECT_NEAR(row.exposed_s, 1e-9 * static_cast<double>(t.time.value), row.exposed_s)
+          << "nothing is hidden";
+    }
+    EXPECT_EQ(seen, 4);  // SCATTER, BROADCAST, GATHER, REDUCE
+    EXPECT_EQ(std::ranges::count_if(s.program({0}), is_loss), m);
+    EXPECT_EQ(std::ranges::count_if(s.program({1}), is_loss), 0);
+  }
+}
+
+// Between steps the others hold no parameters, gradients or states; for a micro-batch a copy of the
+// parameters, gradients of its own, and logits of its samples. GPU 0 has those of all.
+TEST(ThroughOneGpu, FillsGpuZeroAndNotTheOthers) {
+  const std::int64_t parameters = 4 * std::int64_t{124'439'808};
+  const std::int64_t logits = std::int64_t{8} * 1024 * 50257 * 4;
+  const Prediction own = through_one_gpu("rehearse", 2);
+  std::array<std::int64_t, 2> kept{}, outputs{};
+  for (const Value& value : own.schedule.values) {
+    if (value.home == Home::Host) continue;
+    if (value.persistent) kept[value.row.index()] += value.bytes.value;
+    if (value.kind == ValueKind::ActivationGradient && value.stage.value == 1 &&
+        value.microbatch.value == 0) {
+      outputs[value.row.index()] = value.bytes.value;
+    }
+  }
+  EXPECT_GE(kept[0], 3 * parameters);  // and two moments
+  EXPECT_LE(kept[0], 3 * parameters + 12 * 64 * 4 * 16);
+  EXPECT_EQ(kept[1], 0);
+  EXPECT_EQ(outputs[0], 4 * logits);
+  EXPECT_EQ(outputs[1], logits);
+
+  const Prediction torch = through_one_gpu("generic", 2);
+  ASSERT_EQ(torch.memory.ranks.size(), 2U);
+  const RankMemory &root = torch.memory.ranks[0], &other = torch.memory.ranks[1];
+  EXPECT_EQ(root.parts.parameters, other.parts.parameters);
+  EXPECT_GE(root.parts.optimizer, 2 * parameters);
+  EXPECT_EQ(other.parts.optimizer, 0);
+  EXPECT_GT(root.steady_allocated, 3 * parameters);
+  EXPECT_LT(other.steady_allocated, parameters / 4);
+  EXPECT_GT(root.peak_allocated - other.peak_allocated, 2 * parameters + 2 * logits);
 }
 
 // docs: the gather of GPT-2's table comes first, so all that a forward can hide is hidden: what is

@@ -101,8 +101,9 @@ TEST(SteadyState, HasTheReportOfTheWholeStep) {
           random_scenario(seed, {.most_gpus = 32, .open = false, .own_executor = false});
       if (drawn.scenario.plan.pipeline_parallel == 1) continue;
       drawn.text.variation.clear();
-      for (const char* key : {"virtual_stages", "stage_layers", "sequence_slices", "extra_warmup",
-                              "microbatch_group_size", "overlap.expert_parallel"}) {
+      for (const char* key :
+           {"virtual_stages", "stage_layers", "sequence_slices", "extra_warmup",
+            "microbatch_group_size", "overlap.expert_parallel", "chimera_scaling"}) {
         drawn.text.plan.erase(key);
       }
       drawn.text.plan["schedule"] = json_quoted(info.name);

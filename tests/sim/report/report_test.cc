@@ -152,15 +152,15 @@ TEST(Report, WarningsAreAmongTheNotesOfTheDocument) {
   EXPECT_TRUE(reported("scenarios/3d-8-gpus.json").json["notes"].empty());
 }
 
-TEST(Report, AParameterServersRanksHaveTheirNamesAndItsNoteWhatIsLeftOut) {
+TEST(Report, RanksThroughOneGpuHaveTheirNamesAndItsNoteWhatIsDone) {
   const Reported r = reported("scenarios/dp-parameter-server.json", {"plan.runtime=rehearse"});
   EXPECT_TRUE(r.says("\n  ranks      ")) << r.text;
   EXPECT_TRUE(r.says("\n  0          ")) << r.text;
   EXPECT_TRUE(r.says("\n  1-7        ")) << r.text;
-  EXPECT_TRUE(r.says("not counted are the batch")) << r.text;
+  EXPECT_TRUE(r.says("while the 7 others wait; nothing overlaps")) << r.text;
   const Reported ddp = reported("scenarios/dp-ddp.json");
   EXPECT_TRUE(ddp.says("\n  position   ")) << ddp.text;
-  EXPECT_FALSE(ddp.says("not counted"));
+  EXPECT_FALSE(ddp.says("nothing overlaps"));
 }
 
 TEST(Report, TheSearchForAPlanThatFitsHasATimeOfItsOwn) {
