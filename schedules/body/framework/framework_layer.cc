@@ -64,6 +64,7 @@ constexpr std::array kBeforeAttention{
 };
 
 void add_attention_products(Layer& layer) {
+  if (!layer.b.model.has_attention) return;
   const RankShape& s = layer.b.s;
   const std::vector<ModelPart> parts = layer_parts(layer.b.model, 0);
   for (const ModelPart& part : parts) {
@@ -73,7 +74,6 @@ void add_attention_products(Layer& layer) {
     layer.before.push_back({named->forward, named->input, named->weight, s.tokens, rows, part.in,
                             /*batch=*/1, named->from_latent});
   }
-  if (!layer.b.model.has_attention) return;
   const ModelPart& projection = *find_part(parts, Role::Projection);
   layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight",
                       s.tokens,    projection.out,      projection.in / s.tensor};
