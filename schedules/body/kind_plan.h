@@ -16,7 +16,8 @@ inline KindPlan kind_plan(const Layout& layout) {
           .element = layout.shape.element,
           .tensor = plan.tensor_parallel,
           .context = plan.context_parallel,
-          .expert = plan.expert_parallel};
+          .expert = plan.expert_parallel,
+          .local = layout.shape.local};
 }
 
 }  // namespace rehearse

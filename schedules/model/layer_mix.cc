@@ -26,9 +26,28 @@ std::int32_t variants(const Transformer& model) {
   return model.mix ? static_cast<std::int32_t>(model.mix.layers->variants.size()) : 0;
 }
 
-const std::vector<BoundKind>& mixers_of(const Transformer& model) {
+namespace {
+
+const std::vector<BoundKind>& kinds_of(const Transformer& model,
+                                       std::vector<BoundKind> LayerMix::*kinds) {
   static const std::vector<BoundKind> kNone;
-  return model.mix ? model.mix.layers->mixers : kNone;
+  return model.mix ? (*model.mix.layers).*kinds : kNone;
+}
+
+}  // namespace
+
+const std::vector<BoundKind>& mixers_of(const Transformer& model) {
+  return kinds_of(model, &LayerMix::mixers);
+}
+const std::vector<BoundKind>& kinds_at_embedding(const Transformer& model) {
+  return kinds_of(model, &LayerMix::at_embedding);
+}
+const std::vector<BoundKind>& kinds_at_head(const Transformer& model) {
+  return kinds_of(model, &LayerMix::at_head);
+}
+
+std::int64_t streams(const Transformer& model) {
+  return model.mix ? model.mix.layers->streams : 1;
 }
 
 const std::vector<ExtraVector>& extra_of(const Transformer& model) {

@@ -40,6 +40,10 @@ struct LayerMix {
   std::int16_t prediction = -1;        // which one a prediction layer is; -1: as the last layer
   std::vector<BoundKind> mixers;       // of every layer; a model of variants has none of its own
   std::vector<ExtraVector> extra;
+  // Of a model that keeps several residual streams (hyper-connections): what segments hand on is so
+  // many times h wide. A variant says it too.
+  std::int64_t streams = 1;
+  std::vector<BoundKind> at_embedding, at_head;  // behind the table; before the last norm
   bool operator==(const LayerMix&) const = default;
 };
 
@@ -51,6 +55,9 @@ std::int32_t variants(const Transformer& model);  // 0: the model is not mixed
 // Kinds of every layer that are no attention. REQUIRES: the model is no mixed one, or a variant.
 const std::vector<BoundKind>& mixers_of(const Transformer& model);
 const std::vector<ExtraVector>& extra_of(const Transformer& model);
+std::int64_t streams(const Transformer& model);
+const std::vector<BoundKind>& kinds_at_embedding(const Transformer& model);
+const std::vector<BoundKind>& kinds_at_head(const Transformer& model);
 // What stands between the norm and the residual sum where attention stands in others.
 inline bool has_mixer(const Transformer& model) {
   return model.has_attention || !mixers_of(model).empty();

@@ -75,7 +75,8 @@ std::int64_t of_expert_layer(const Transformer& model, Wanted wanted) {
 double kernel_work(const Transformer& model, std::int64_t sequence_length) {
   double work = 0;
   for (const BoundKind& mixer : mixers_of(model)) {
-    const KindPlan plan{.tokens = sequence_length, .sequence = sequence_length};
+    const KindPlan plan{
+        .tokens = sequence_length, .sequence = sequence_length, .local = sequence_length};
     double products = 0;
     for (const ModelPart& part : parts_of(mixer)) {
       if (part.use == PartUse::Product) products += static_cast<double>(part.elements());
@@ -133,10 +134,21 @@ double core_work(const Transformer& model, std::int64_t layers, std::int64_t seq
   return work;
 }
 
+// Elements of products that kinds beside the embedding or before the head have.
+std::int64_t outer_products(const std::vector<BoundKind>& kinds) {
+  std::int64_t elements = 0;
+  for (const BoundKind& kind : kinds) {
+    for (const ModelPart& part : parts_of(kind)) {
+      if (part.use == PartUse::Product) elements += part.elements();
+    }
+  }
+  return elements;
+}
+
 // N of the short conventions: parameters that a token is multiplied with. Tables that are only
 // looked up are left out; a tied table is also the head's matrix, so it stays.
 double multiplied_parameters(const Transformer& model) {
-  std::int64_t lookups = embedding_parameters(model);
+  std::int64_t lookups = embedding_parameters(model) - outer_products(kinds_at_embedding(model));
   if (model.tied_embedding) lookups -= model.vocabulary * model.hidden;
   return static_cast<double>(active_parameters(model) - lookups);
 }
@@ -250,7 +262,8 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
   }
   const bool causal = convention == FlopsConvention::MegatronCausal;
   double weights = static_cast<double>(
-      model.vocabulary * model.hidden +
+      model.vocabulary * model.hidden + outer_products(kinds_at_embedding(model)) +
+      outer_products(kinds_at_head(model)) +
       over_layers(model, [&](std::int64_t layer) { return multiplied(model, layer); }));
   // A prediction layer is a layer, its projection and one more head.
   if (model.prediction_layers > 0) {

@@ -155,14 +155,18 @@ void add_experts(const Transformer& model, std::vector<ModelPart>& parts) {
   }
 }
 
+void add_kinds(const std::vector<BoundKind>& kinds, std::vector<ModelPart>& parts) {
+  for (const BoundKind& kind : kinds) {
+    std::ranges::move(parts_of(kind), std::back_inserter(parts));
+  }
+}
+
 void add_mixer(const Transformer& model, std::vector<ModelPart>& parts) {
   const bool before = model.norm_placement != NormPlacement::After;
   const bool after = model.norm_placement != NormPlacement::Before;
   if (before) add_norm(model, Role::Norm1, "norm1.weight", "norm1.bias", parts);
   if (model.has_attention) add_attention(model, parts);
-  for (const BoundKind& mixer : mixers_of(model)) {
-    std::ranges::move(parts_of(mixer), std::back_inserter(parts));
-  }
+  add_kinds(mixers_of(model), parts);
   if (after) add_norm(model, Role::OutNorm1, "out_norm1.weight", "out_norm1.bias", parts);
 }
 
@@ -199,6 +203,7 @@ std::vector<ModelPart> embedding_parts(const Transformer& model) {
   if (model.embedding_norm) {
     add_norm(model, Role::EmbeddingNorm, "embedding_norm.weight", "embedding_norm.bias", parts);
   }
+  add_kinds(kinds_at_embedding(model), parts);
   return parts;
 }
 
@@ -224,6 +229,7 @@ std::vector<ModelPart> layer_parts(const Transformer& model, std::int64_t layer)
 
 std::vector<ModelPart> head_parts(const Transformer& model) {
   std::vector<ModelPart> parts;
+  add_kinds(kinds_at_head(model), parts);
   add_norm(model, Role::FinalNorm, "final_norm.weight", "final_norm.bias", parts);
   if (!model.tied_embedding) {
     parts.push_back(

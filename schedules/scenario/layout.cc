@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/model/layer_mix.h"
 #include "schedules/model/parts.h"
 
 namespace rehearse {
@@ -67,6 +68,7 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.tokens = plan.microbatch_tokens() / std::max(plan.sequence_slices, 1);
   shape.gather = plan.sequence_parallel && t > 1;
   shape.local = shape.gather ? shape.tokens / t : shape.tokens;
+  shape.streams = streams(model);
   shape.hidden = model.hidden;
   shape.heads = model.heads / t;
   shape.kv_heads = std::max<std::int64_t>(model.kv_heads / t, 1);  // replicated where kv < t

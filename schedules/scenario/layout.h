@@ -41,6 +41,7 @@ struct RankShape {
   std::int64_t tensor = 1;   // t
   std::int64_t tokens = 0;   // n: tokens that the products see
   std::int64_t local = 0;    // n/t under sequence parallelism, else n
+  std::int64_t streams = 1;  // residual streams, each h wide (layer_mix.h)
   std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;  // heads, kv_heads: of this rank
   std::int64_t value_dim = 0;   // of a head's values: head_dim, but in latent attention
   std::int64_t qkv = 0;         // ((a + kv) d + kv value_dim) / t columns, and a gate's
@@ -64,8 +65,10 @@ struct Layout {
   const Plan& plan;
   RankShape shape;
 
-  // [B] of what a segment or a stage hands on: (local, hidden) in the compute type.
-  std::int64_t activation_bytes() const { return shape.element * shape.local * shape.hidden; }
+  // [B] of what a segment or a stage hands on: (local, streams, hidden) in the compute type.
+  std::int64_t activation_bytes() const {
+    return shape.element * shape.local * shape.streams * shape.hidden;
+  }
   // Layers of multi-token prediction that the runtime runs.
   std::int64_t prediction_layers() const {
     return plan.runtime.performer().predicts_further_tokens ? model.prediction_layers : 0;

@@ -5,6 +5,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/model/kinds/layer_kind.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse {
@@ -79,6 +80,19 @@ std::string_view name_of(Part part) {
 }
 
 }  // namespace
+
+std::string unfit_word(const Transformer& model, const Recompute& recompute) {
+  if (recompute.is_full() && streams(model) > 1) {
+    return "full: Megatron-LM computes no layers of several residual streams (hyper-connections) "
+           "again";
+  }
+  const bool operators = !recompute.is_full() && recompute.has(Part::Operators);
+  if (operators && (variants(model) > 0 || !kind_names(model).empty())) {
+    return "selective: which operators are computed again is not built for " +
+           beyond_plain_layers(model);
+  }
+  return "";
+}
 
 std::string unfit_parts(const Transformer& model, const Plan& plan) {
   const RuntimeTraits& runtime = plan.runtime;

@@ -19,6 +19,8 @@ inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePart
 // Why the plan's parts cannot be computed again, in one line; empty: they can. REQUIRES: the plan's
 // runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
 std::string unfit_parts(const Transformer& model, const Plan& plan);
+// The same of "full" and "selective".
+std::string unfit_word(const Transformer& model, const Recompute& recompute);
 
 // What `value` says, a word of kRecomputeNames or a list of parts; `selective` is the plan's
 // runtime's. REQUIRES: the value is as the table of keys has it.

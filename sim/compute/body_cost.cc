@@ -26,8 +26,7 @@ bool is_collective(NodeKind kind) {
 double soft_maximum(double a, double b, double exponent) {
   const double larger = std::max(a, b);
   if (larger <= 0) return 0;
-  return larger *
-         std::pow(std::pow(a / larger, exponent) + std::pow(b / larger, exponent), 1 / exponent);
+  return larger * std::pow(1 + std::pow(std::min(a, b) / larger, exponent), 1 / exponent);
 }
 
 // What a hidden collective may run beside: tensor-parallel ones beside the products of the same

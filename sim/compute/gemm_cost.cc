@@ -49,9 +49,11 @@ TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
   const auto log_of = [](std::int64_t x) { return std::log(static_cast<double>(x)); };
   const double m = log_of(node.m), n = log_of(node.n), k = log_of(node.k);
   for (const GemmEfficiency& point : scalars.gemm_points) {
+    const double dm = m - point.ln_m;
+    if (dm * dm >= of.near_distance) continue;  // most, and no other summand is below 0
     if (point.table != table || point.accumulate != accumulate || point.batched != batched)
       continue;
-    const double dm = m - point.ln_m, dn = n - point.ln_n, dk = k - point.ln_k;
+    const double dn = n - point.ln_n, dk = k - point.ln_k;
     const double distance = dm * dm + dn * dn + dk * dk;
     if (distance >= of.near_distance) continue;
     if (distance == 0) return {.fraction = point.fraction, .exact = true};

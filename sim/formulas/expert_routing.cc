@@ -2,6 +2,7 @@
 #include "sim/formulas/expert_routing.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -28,8 +29,9 @@ double expected_busiest(const Routing& r, double tokens, std::int32_t parts) {
   return 1 + expected_maximum(parts) * deviation / std::sqrt(1 - 1.0 / parts) / (tokens * mean);
 }
 
-double expected_maximum(std::int32_t count) {
-  if (count <= 1) return 0;
+namespace {
+
+double computed_maximum(std::int32_t count) {
   // E[max] = integral of x d(Phi^count), by the midpoint rule.
   constexpr double kReach = 9, kStep = 0.05;
   const auto below = [count](double x) {
@@ -44,6 +46,18 @@ double expected_maximum(std::int32_t count) {
     last = next;
   }
   return sum;
+}
+
+}  // namespace
+
+double expected_maximum(std::int32_t count) {
+  if (count <= 1) return 0;
+  // A search asks for a few counts again and again; 0: not asked yet.
+  thread_local std::array<double, 1025> known{};
+  if (count >= static_cast<std::int32_t>(known.size())) return computed_maximum(count);
+  double& maximum = known[static_cast<std::size_t>(count)];
+  if (maximum == 0) maximum = computed_maximum(count);
+  return maximum;
 }
 
 double busiest_over_mean(const ExpertLoad& load, const Routing& routing, double tokens,

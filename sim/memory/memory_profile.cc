@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and t
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
     "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a",
-    "S", "x", "m", "o", "i", "w", "g",   "y", "r", "z"};
+    "S", "x", "m", "o", "i", "w", "g",   "y", "r", "z", "j"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
                                                          "flash",
                                                          "unfused",

@@ -40,8 +40,9 @@ enum class SizeLetter : std::uint8_t {
   TravelledRows,  // y: rows that reach a rank: x, or tokens once per rank where deduplicated
   RowWidth,       // r: columns of a routed row: h, or the latent ones
   GateColumns,    // z: of attention's gate / t; 0: none
+  Streams,        // j: residual streams, 1 but under hyper-connections
 };
-inline constexpr std::size_t kNumSizeLetters = 21;
+inline constexpr std::size_t kNumSizeLetters = 22;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {

@@ -11,6 +11,7 @@
 #include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
 #include "schedules/model/kinds/layer_kind.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/model/parts.h"
 #include "schedules/scenario/expert_plan.h"
 #include "sim/formulas/expert_routing.h"
@@ -116,7 +117,7 @@ class Compiler {
           remake(row.tensor);
           free(program_.backward, row.tensor, row.weight_phase);
           break;
-        case ScriptRow::Act::Mixer:  // spelled out before (with_mixers)
+        case ScriptRow::Act::Mixer:  // spelled out before (with_kinds)
           break;
         case ScriptRow::Act::Recompute:
           if (remade_ == Remade::Dropped) {
@@ -333,6 +334,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   }
   at(letters, SizeLetter::RowWidth) = experts ? shape.experts.row : shape.hidden;
   at(letters, SizeLetter::GateColumns) = shape.gate;
+  at(letters, SizeLetter::Streams) = shape.streams;
   at(letters, SizeLetter::ExpertWidth) = experts ? shape.experts.width : 0;
   at(letters, SizeLetter::Shared) = experts ? shape.experts.shared : 0;
   at(letters, SizeLetter::Up) = matrices_up(model) * at(letters, SizeLetter::Ffn);
@@ -415,11 +417,12 @@ SizeFormula bytes_formula(double bytes) {
   return {SizeTerm{.factor = static_cast<std::int64_t>(bytes)}};
 }
 
-// The rows of a forward or a backward where the kinds of a layer stand in the place that the script
-// has for them. What a kind saves lives from the forward's place to the backward's; what its
+// The rows of a forward or a backward where the kinds of a segment stand in the place that the
+// script has for them. What a kind saves lives from the forward's place to the backward's; what its
 // kernels work in, while they run. `own`: where the kinds' rows are kept.
-std::vector<const ScriptRow*> with_mixers(const std::vector<ScriptRow>& rows, const Layout& layout,
-                                          bool forward, std::deque<ScriptRow>& own) {
+std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
+                                         const std::vector<BoundKind>& kinds, const Layout& layout,
+                                         bool forward, std::deque<ScriptRow>& own) {
   std::vector<const ScriptRow*> all;
   all.reserve(rows.size());
   for (const ScriptRow& row : rows) {
@@ -428,7 +431,7 @@ std::vector<const ScriptRow*> with_mixers(const std::vector<ScriptRow>& rows, co
       continue;
     }
     std::int32_t number = 0;
-    for (const BoundKind& mixer : mixers_of(layout.model)) {
+    for (const BoundKind& mixer : kinds) {
       const std::string prefix = mixer.kind->name + std::to_string(number++) + ".";
       const KindPlan plan = kind_plan(layout);
       const std::vector<double> slots = slots_of(mixer, plan);
@@ -465,13 +468,14 @@ std::vector<const ScriptRow*> with_mixers(const std::vector<ScriptRow>& rows, co
   return all;
 }
 
-SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
-                        const Layout& layout, bool experts, bool rotates, Remade remade,
-                        Extent extent, ReplicaRole role = ReplicaRole::Alike) {
+SegmentProgram compiled(const SegmentScript& script, const std::vector<BoundKind>& kinds,
+                        const MemoryProfile& profile, const Layout& layout, bool experts,
+                        bool rotates, Remade remade, Extent extent,
+                        ReplicaRole role = ReplicaRole::Alike) {
   ScriptRows rows;
-  rows.forward = with_mixers(script.forward, layout, /*forward=*/true, rows.of_kinds);
+  rows.forward = with_kinds(script.forward, kinds, layout, /*forward=*/true, rows.of_kinds);
   if (extent == Extent::Whole) {
-    rows.backward = with_mixers(script.backward, layout, /*forward=*/false, rows.of_kinds);
+    rows.backward = with_kinds(script.backward, kinds, layout, /*forward=*/false, rows.of_kinds);
   }
   const SizeLetters letters = size_letters(layout, experts);
   Compiler compiler(rows, letters, script_flags(profile, layout, experts, rotates));
@@ -485,15 +489,16 @@ SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape, bool rotates, Extent extent) {
   const auto layer = [&](bool experts) {
-    return compiled(profile.layer, profile, layout, experts, rotates, remade_by(layout.plan),
-                    extent);
+    return compiled(profile.layer, mixers_of(layout.model), profile, layout, experts, rotates,
+                    remade_by(layout.plan), extent);
   };
-  const auto other = [&](const SegmentScript& script) {
-    return compiled(script, profile, layout, /*experts=*/false, rotates, Remade::Nothing, extent);
+  const auto other = [&](const SegmentScript& script, const std::vector<BoundKind>& kinds = {}) {
+    return compiled(script, kinds, profile, layout, /*experts=*/false, rotates, Remade::Nothing,
+                    extent);
   };
   switch (shape) {
     case SegmentShape::Embedding:
-      return other(profile.embedding);
+      return other(profile.embedding, kinds_at_embedding(layout.model));
     case SegmentShape::DenseLayer:
       return layer(false);
     case SegmentShape::ExpertLayer:
@@ -512,7 +517,7 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
     case SegmentShape::Head:
       break;
   }
-  SegmentProgram head = other(profile.head);
+  SegmentProgram head = other(profile.head, kinds_at_head(layout.model));
   if (layout.prediction_layers() == 0) return head;
   return chained(
       std::vector<SegmentProgram>(static_cast<std::size_t>(1 + layout.prediction_layers()), head));
@@ -565,7 +570,7 @@ SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& lay
   if (role != ReplicaRole::Alike) {
     const auto head = static_cast<std::size_t>(SegmentShape::Head);
     programs.rotating[head] = programs.still[head] =
-        compiled(profile.head, profile, layout, /*experts=*/false, /*rotates=*/true,
+        compiled(profile.head, {}, profile, layout, /*experts=*/false, /*rotates=*/true,
                  Remade::Nothing, Extent::Whole, role);
   }
   for (std::int32_t i = 0; i < variants(layout.model); ++i) {

@@ -10,6 +10,7 @@
 
 #include "schedules/passes/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/predict/left_out.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
@@ -137,8 +138,10 @@ class Finder {
     Cluster boundless = cluster_;
     boundless.gpu.usable_memory_gib = 1e9;
     setup_.cluster = &boundless;
-    setup_.wanted = [](const Plan& family, std::int32_t micro_batch, const Recompute& recompute) {
-      return micro_batch == 1 && recompute.is_full() &&
+    const bool never_full = !unfit_word(space_.base.model, Recompute::full()).empty();
+    setup_.wanted = [never_full](const Plan& family, std::int32_t micro_batch,
+                                 const Recompute& recompute) {
+      return micro_batch == 1 && (never_full || recompute.is_full()) &&
              (family.zero_stage > 0 || family.replicas() == 1);
     };
     estimate([](const Candidate& c) { return static_cast<double>(c.bound); });

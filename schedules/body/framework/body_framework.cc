@@ -22,10 +22,20 @@ std::vector<Node> embedding_forward(FrameworkNodes b) {
   if (b.plan.dropouts.embedding > 0) {
     b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
   }
+  if (streams(b.model) > 1) {
+    b.add(K::Elementwise, "copy to all streams",
+          b.s.element * b.s.local * b.s.hidden * (1 + streams(b.model)));
+  }
+  kinds_forward(b, kinds_at_embedding(b.model), P::Main);
   return b.take();
 }
 
 std::vector<Node> embedding_backward(FrameworkNodes b) {
+  kinds_backward(b, kinds_at_embedding(b.model));
+  if (streams(b.model) > 1) {
+    b.add(K::Elementwise, "sum of all streams",
+          b.s.element * b.s.local * b.s.hidden * (1 + streams(b.model)));
+  }
   if (b.plan.dropouts.embedding > 0) {
     b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
   }
@@ -64,6 +74,7 @@ void gathered_loss(FrameworkNodes& b) {
 
 std::vector<Node> head_forward(FrameworkNodes b) {
   const RankShape& s = b.s;
+  kinds_forward(b, kinds_at_head(b.model), P::Main);
   b.norm("final norm");
   b.gather_input(Hiding::Exposed);
   b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
@@ -105,6 +116,7 @@ std::vector<Node> head_backward(FrameworkNodes b) {
          false);
   b.accumulate(s.hidden * s.vocabulary);
   b.norm_backward("final norm backward", 1);
+  kinds_backward(b, kinds_at_head(b.model));
   return b.take();
 }
 

@@ -83,13 +83,15 @@ class KindNodes {
             part.cut == Cut::Columns ? part.in / t : part.in};
   }
 
+  std::int64_t tokens(const KindNode& node) const { return node.local ? b_.s.local : b_.s.tokens; }
+
   void product(const KindNode& node) {
     using C = KindNode::Collective;
     const Sizes size = sizes(node.tensor);
     if (size.rows == 0) return;
     if (node.collective == C::GatherSequence) b_.gather_input(Hiding::Exposed, phase_);
     const bool from_norm = node.collective == C::GatherSequence;
-    b_.gemm(K::Linear, node.name, b_.s.tokens, size.rows, size.columns, phase_, 1, true,
+    b_.gemm(K::Linear, node.name, tokens(node), size.rows, size.columns, phase_, 1, true,
             from_norm ? WrittenBy::Norm : WrittenBy::Other);
     if (node.collective == C::ScatterSequence || node.collective == C::Reduce) {
       b_.reduce_output(Hiding::Exposed, phase_);
@@ -101,7 +103,7 @@ class KindNodes {
     const Sizes size = sizes(node.tensor);
     if (size.rows == 0) return;
     const Cut cut = bound_.kind->tensors[static_cast<std::size_t>(node.tensor)].cut;
-    const std::int64_t n = b_.s.tokens;
+    const std::int64_t n = tokens(node);
     if (cut == Cut::Rows) b_.gather_again(5);
     if (cut == Cut::Columns) b_.gather_input(Hiding::Exposed, P::Main, 5);
     b_.gemm(K::LinearInput, node.name, n, size.columns, size.rows);
@@ -143,17 +145,17 @@ class KindNodes {
 
 }  // namespace
 
-void kinds_forward(FrameworkNodes& nodes, NodePhase phase) {
-  for (const BoundKind& mixer : mixers_of(nodes.model)) {
-    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
-    KindNodes(nodes, mixer, slots, phase, /*backward=*/false).add(mixer.kind->forward);
+void kinds_forward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds, NodePhase phase) {
+  for (const BoundKind& kind : kinds) {
+    const std::vector<double> slots = slots_of(kind, nodes.kind_numbers);
+    KindNodes(nodes, kind, slots, phase, /*backward=*/false).add(kind.kind->forward);
   }
 }
 
-void kinds_backward(FrameworkNodes& nodes) {
-  for (const BoundKind& mixer : mixers_of(nodes.model)) {
-    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
-    KindNodes(nodes, mixer, slots, P::Main, /*backward=*/true).add(mixer.kind->backward);
+void kinds_backward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds) {
+  for (const BoundKind& kind : kinds) {
+    const std::vector<double> slots = slots_of(kind, nodes.kind_numbers);
+    KindNodes(nodes, kind, slots, P::Main, /*backward=*/true).add(kind.kind->backward);
   }
 }
 

@@ -64,6 +64,7 @@ constexpr std::array kBeforeAttention{
 };
 
 void add_attention_products(Layer& layer) {
+  if (!layer.b.model.has_attention) return;
   const RankShape& s = layer.b.s;
   const std::vector<ModelPart> parts = layer_parts(layer.b.model, 0);
   for (const ModelPart& part : parts) {
@@ -73,7 +74,6 @@ void add_attention_products(Layer& layer) {
     layer.before.push_back({named->forward, named->input, named->weight, s.tokens, rows, part.in,
                             /*batch=*/1, named->from_latent});
   }
-  if (!layer.b.model.has_attention) return;
   const ModelPart& projection = *find_part(parts, Role::Projection);
   layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight",
                       s.tokens,    projection.out,      projection.in / s.tensor};
@@ -222,7 +222,9 @@ void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
     layer.b.add(kernel, name, 4 * rotated, phase, 2);
   }
 }
+// Where a model has several streams, kinds of the layer mix them in place of the sum.
 void residual(Layer& layer, P phase) {
+  if (streams(layer.b.model) > 1) return;
   const std::int64_t e = layer.b.local_elements();
   if (layer.dropout()) {
     layer.b.add(K::Dropout, "bias, dropout, residual", 7 * e, phase, 2);
@@ -277,7 +279,7 @@ void attention_part(Layer& layer, P phase) {
   layer.b.begin(GraphPart::Attention);
   if (!layer.mixes()) return layer.b.begin(mlp_part(layer));
   if (layer.norm_before()) layer.b.norm("norm1", phase);
-  kinds_forward(layer.b, phase);
+  kinds_forward(layer.b, mixers_of(layer.b.model), phase);
   if (layer.attends()) {
     layer.b.gather_input(Hiding::Exposed, phase);
     for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
@@ -390,8 +392,9 @@ void recompute(Layer& layer) {
 
 void residual_backward(Layer& layer) {
   const std::int64_t e = layer.b.local_elements();
-  if (layer.dropout()) layer.b.add(K::Dropout, "dropout backward", 5 * e);
-  layer.b.add(K::Elementwise, "add gradients", 6 * e);
+  const bool summed = streams(layer.b.model) == 1;
+  if (layer.dropout() && summed) layer.b.add(K::Dropout, "dropout backward", 5 * e);
+  if (summed) layer.b.add(K::Elementwise, "add gradients", 6 * e);
   if (layer.norm_behind()) layer.b.norm_backward("norm behind the block backward", 2);
 }
 // The output gradient of a row-parallel product comes whole to every rank: the gather is exposed.
@@ -462,7 +465,7 @@ std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
     query_key_norms(layer, P::Main, true);
     column_parallel_backward(layer, layer.before);
   }
-  kinds_backward(layer.b);
+  kinds_backward(layer.b, mixers_of(layer.b.model));
   if (layer.norm_before()) nodes.norm_backward("norm1 backward", 2);
   return nodes.take();
 }

@@ -10,6 +10,7 @@
 #include "schedules/body/body.h"
 #include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
+#include "schedules/model/layer_mix.h"
 
 namespace rehearse {
 
@@ -96,10 +97,10 @@ void experts_backward(FrameworkNodes& nodes);
 // shared experts.
 void experts_activation(FrameworkNodes& nodes, NodePhase phase);
 void shared_experts(FrameworkNodes& nodes, NodePhase phase);
-// The kinds of a layer that stand in attention's place or beside it: behind the norm, before the
-// residual sum.
-void kinds_forward(FrameworkNodes& nodes, NodePhase phase);
-void kinds_backward(FrameworkNodes& nodes);
+// Kinds that files describe: of a layer in attention's place or beside it, behind the norm and
+// before the residual sum; of the embedding behind the table; of the head before its norm.
+void kinds_forward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds, NodePhase phase);
+void kinds_backward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds);
 // The norms that RecomputePart::DeltaNormOut makes again.
 void delta_norm_again(FrameworkNodes& nodes);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).

@@ -3,6 +3,7 @@
 #include "schedules/model/kinds/expression.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "schedules/base/formula/formula_tree.h"
@@ -56,7 +57,7 @@ class ExpressionReader {
  public:
   using Op = Expression::Op;
   ExpressionReader(std::string_view text, const FormulaTree& tree,
-                     std::span<const std::string> names)
+                   std::span<const std::string> names)
       : text_(text), tree_(tree), names_(names) {}
 
   Result<Expression> run() {
@@ -186,29 +187,28 @@ std::vector<std::int32_t> Expression::slots() const {
 }
 
 double Expression::number(std::span<const double> slots) const {
-  std::vector<double> stack;
-  const auto pop = [&stack] {
-    const double top = stack.back();
-    stack.pop_back();
-    return top;
-  };
+  // Short ones, which costs are, need no memory of their own.
+  std::array<double, 32> few{};
+  std::vector<double> many(steps_.size() > few.size() ? steps_.size() : 0);
+  double* top = many.empty() ? few.data() : many.data();  // one beyond the last
+  const auto pop = [&top] { return *--top; };
   for (const Step& step : steps_) {
     switch (step.op) {
       case Op::Number:
-        stack.push_back(step.number);
+        *top++ = step.number;
         continue;
       case Op::Slot:
-        stack.push_back(slots[static_cast<std::size_t>(step.slot)]);
+        *top++ = slots[static_cast<std::size_t>(step.slot)];
         continue;
       case Op::Negate:
-        stack.back() = -stack.back();
+        top[-1] = -top[-1];
         continue;
       case Op::Not:
-        stack.back() = stack.back() == 0 ? 1 : 0;
+        top[-1] = top[-1] == 0 ? 1 : 0;
         continue;
       case Op::When: {
         const double otherwise = pop(), then = pop();
-        stack.back() = stack.back() != 0 ? then : otherwise;
+        top[-1] = top[-1] != 0 ? then : otherwise;
         continue;
       }
       default:
@@ -249,10 +249,18 @@ double Expression::number(std::span<const double> slots) const {
           return 0;
       }
     };
-    stack.push_back(of());
+    *top++ = of();
   }
-  return stack.empty() ? 0 : stack.back();
+  return steps_.empty() ? 0 : top[-1];
 }
+
+namespace {
+
+bool is_whole(double number) {
+  return std::isfinite(number) && number == std::floor(number);
+}
+
+}  // namespace
 
 Result<ExpressionValue> Expression::value(std::span<const ExpressionValue> slots) const {
   using Value = ExpressionValue;
@@ -269,7 +277,7 @@ Result<ExpressionValue> Expression::value(std::span<const ExpressionValue> slots
     return Value{};
   };
   const auto whole = [&](double number, const Value& a, const Value& b, const char* between) {
-    if (!std::isfinite(number) || number != std::floor(number) || std::abs(number) > kMostWhole) {
+    if (!is_whole(number) || std::abs(number) > kMostWhole) {
       return fail(shown(a) + " " + between + " " + shown(b) + " is no whole number below 2^53");
     }
     return Value::of(number);
@@ -338,7 +346,9 @@ Result<ExpressionValue> Expression::value(std::span<const ExpressionValue> slots
         case Op::Subtract:
           return whole(a.number - b.number, a, b, "-");
         case Op::Multiply:
-          return whole(a.number * b.number, a, b, "*");
+          // A config's fraction times a number may be one; who needs a whole number says so.
+          return is_whole(a.number) && is_whole(b.number) ? whole(a.number * b.number, a, b, "*")
+                                                          : Value::of(a.number * b.number);
         case Op::Divide:
           return whole(a.number / b.number, a, b, "/");
         case Op::Modulo:

@@ -13,7 +13,7 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array<std::string_view, 7> kPlanNames{"T", "b", "s", "e", "tp", "cp", "ep"};
+constexpr std::array<std::string_view, 8> kPlanNames{"T", "b", "s", "e", "tp", "cp", "ep", "local"};
 
 // --- What a file may say
 
@@ -68,10 +68,12 @@ constexpr std::array<std::string_view, 4> kClasses{"elementwise", "norm", "scan"
 constexpr std::array<std::string_view, 4> kCollectives{"none", "gather_sequence",
                                                        "scatter_sequence", "reduce"};
 constexpr std::array<std::string_view, 1> kAxes{"cp"};
+constexpr std::array<std::string_view, 2> kTokens{"all", "local"};
 constexpr std::array kNodeKeys{
     word("op", kOps, "what it is", true),
     text("tensor", "of a product"),
     word("collective", kCollectives, "over tp, around a product"),
+    word("tokens", kTokens, "that a product multiplies; left out: all that the rank's block sees"),
     text("name", "of a kernel, for people"),
     word("class", kClasses, "what a kernel costs by"),
     expression("when", "whether it runs"),
@@ -337,6 +339,7 @@ class Reader {
     if (!collective.empty()) {
       node.collective = static_cast<KindNode::Collective>(place_of(kCollectives, collective));
     }
+    node.local = text_of(value, "tokens") == kTokens[1];
     const std::string of = text_of(value, "class");
     if (!of.empty()) node.kernel_class = static_cast<KindNode::Class>(place_of(kClasses, of));
     if (node.op == KindNode::Op::Kernel && (of.empty() || value.given("bytes") == nullptr)) {
@@ -461,7 +464,7 @@ std::vector<double> slots_of(const BoundKind& bound, const KindPlan& plan) {
   }
   std::size_t at = kind.symbols.size() + kind.lets.size();
   for (const std::int64_t number : {plan.tokens, plan.samples, plan.sequence, plan.element,
-                                    plan.tensor, plan.context, plan.expert}) {
+                                    plan.tensor, plan.context, plan.expert, plan.local}) {
     slots[at++] = static_cast<double>(number);
   }
   for (std::size_t i = 0; i < kind.let.size(); ++i) {

@@ -3,10 +3,11 @@
 // residual is made of, what it runs, what it keeps, and which plans may cut it.
 //
 // Sizes are expressions over the kind's symbols, what it derives from them (`let`), and the plan's
-// numbers: T tokens of a micro-batch on a rank, b samples, s positions, e bytes of an element, and
-// the ranks tp, cp, ep. The norm before the block, the residual sum behind it and dropout belong to
-// the block. Attention, latent attention, MLP and experts have files too, for their tensors' names
-// and shapes; what they run and keep is code (framework_layer.cc) and the runtimes' profiles.
+// numbers: T tokens of a micro-batch on a rank, `local` of them where sequence parallelism cuts
+// what joins the residual, b samples, s positions, e bytes of an element, and the ranks tp, cp, ep.
+// The norm before the block, the residual sum behind it and dropout belong to the block. Attention,
+// latent attention, MLP and experts have files too, for their tensors' names and shapes; what they
+// run and keep is code (framework_layer.cc) and the runtimes' profiles.
 #pragma once
 
 #include <array>
@@ -51,6 +52,7 @@ struct KindNode {
   Expression when, flops, bytes, serial;
   Expression tiles;          // of attention: blocks of 128 queries of a head, which share the SMs
   bool gathers = false;      // an exchange that gives every rank all
+  bool local = false;        // a product of the rank's shard of the sequence alone
   std::int32_t kernels = 1;  // launches; of an exchange its calls
   double rate = 1;           // share of the architecture's rate of scans that it reaches
 };
@@ -84,6 +86,7 @@ struct LayerKind {
 struct KindPlan {
   std::int64_t tokens = 1, samples = 1, sequence = 1, element = 2;
   std::int64_t tensor = 1, context = 1, expert = 1;
+  std::int64_t local = 1;
 };
 
 // The shipped kind of that name, read once. Errors: one line, "FILE:LINE: KEY: what is wrong".

@@ -64,6 +64,7 @@ class MappedReader {
   MappedModel model(const std::string& name) {
     MappedModel read;
     read_layers();
+    read_outer();
     if (!ok()) return read;
     Transformer base = common(name);
     std::vector<Facts> facts;
@@ -76,11 +77,14 @@ class MappedReader {
 
   std::vector<FileTensor> tensors() {
     read_layers();
+    read_outer();
     std::vector<FileTensor> all;
     if (!ok()) return all;
     const std::int64_t h = hidden(), vocabulary = vocabulary_size();
     add_outer(all, "embedding", {vocabulary, h}, false);
+    for (const Chosen& chosen : at_embedding_) add_kind(all, "", chosen, {});
     for (std::size_t i = 0; i < layers_.size(); ++i) add_layer(all, static_cast<std::int64_t>(i));
+    for (const Chosen& chosen : at_head_) add_kind(all, "", chosen, {});
     add_outer(all, "final_norm", {h}, true);
     if (!tied()) add_outer(all, "head", {vocabulary, h}, false);
     return all;
@@ -94,9 +98,32 @@ class MappedReader {
       for (const JsonMember& member : value.members) take(name + "." + member.key, member.value);
       return;
     }
+    if (value.is(JsonKind::Array) && std::ranges::any_of(value.items, [](const JsonValue& item) {
+          return item.is(JsonKind::Object);
+        })) {
+      return take_list(name + ".", value);
+    }
     const auto known = std::ranges::find(names_, name);
     if (known == names_.end()) return;
     values_[static_cast<std::size_t>(known - names_.begin())] = value_of(value);
+  }
+
+  // A list of objects: of each path below it that the mapping knows, the list of what they say.
+  void take_list(const std::string& prefix, const JsonValue& list) {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (!names_[i].starts_with(prefix)) continue;
+      values_[i] = {.kind = ExpressionValue::Kind::List};
+      for (const JsonValue& item : list.items) {
+        values_[i].items.push_back(below(item, std::string_view(names_[i]).substr(prefix.size())));
+      }
+    }
+  }
+  static ExpressionValue below(const JsonValue& object, std::string_view path) {
+    const std::size_t dot = path.find('.');
+    const JsonValue* member =
+        object.is(JsonKind::Object) ? object.given(path.substr(0, dot)) : nullptr;
+    if (member == nullptr) return {};
+    return dot == std::string_view::npos ? value_of(*member) : below(*member, path.substr(dot + 1));
   }
 
   void read_values() {
@@ -322,6 +349,27 @@ class MappedReader {
     }
   }
 
+  void read_outer() {
+    if (!ok()) return;
+    at_layer(0, {});
+    const JsonValue* given = mapping_.given("stream")->given("streams");
+    streams_ = given == nullptr ? 1 : whole(*given, "stream.streams");
+    if (ok() && streams_ < 1) fail(given->text, "0 is below 1");
+    at_embedding_ = outer_kinds("at_embedding");
+    at_head_ = outer_kinds("at_head");
+  }
+  std::vector<Chosen> outer_kinds(const std::string& place) {
+    std::vector<Chosen> kinds;
+    const JsonValue* list = mapping_.given(place);
+    if (list == nullptr) return kinds;
+    for (const JsonValue& object : list->items) {
+      if (std::optional<Chosen> chosen = chosen_of(object, place)) {
+        kinds.push_back(std::move(*chosen));
+      }
+    }
+    return kinds;
+  }
+
   template <class WayOf>
   std::vector<Block> blocks_of(WayOf way_of) {
     std::vector<Block> blocks;
@@ -368,17 +416,21 @@ class MappedReader {
       fault(mapping_, "choose." + name, json_excerpt(way) + " is no way of it");
       return {};
     }
-    const JsonValue* named_kind = object->given("kind");
-    if (named_kind == nullptr) return {};
+    return chosen_of(*object, place);
+  }
+
+  std::optional<Chosen> chosen_of(const JsonValue& object, const std::string& place) {
+    const JsonValue *named_kind = object.given("kind"), *when = object.given("when");
+    if (named_kind == nullptr || (when != nullptr && whole(*when, place + ".when") == 0)) return {};
     const Result<const LayerKind*> kind = layer_kind(named_kind->text);
     if (!kind) {
-      fault(*object, place + ".kind", kind.error().message);
+      fault(object, place + ".kind", kind.error().message);
       return {};
     }
     Chosen chosen;
     chosen.bound.kind = kind.value();
-    if (const JsonValue* module = object->given("name")) chosen.module = module->text;
-    bind(chosen, object->given("bind"), place);
+    if (const JsonValue* module = object.given("name")) chosen.module = module->text;
+    bind(chosen, object.given("bind"), place);
     if (!ok()) return {};
     if (const Result<> sound = check_bound(chosen.bound); !sound) {
       fail("model_type", place + ": " + sound.error().message);
@@ -461,6 +513,10 @@ class MappedReader {
     base.norm_bias = bias != nullptr && bias->boolean;
     const JsonValue* from_one = stream.given("norm_from_one");
     base.norm_from_one = from_one != nullptr && from_one->boolean;
+    if (const JsonValue* cap = mapping_.given("softcap")) {
+      const ExpressionValue value = evaluate(*cap, "softcap");
+      if (value.kind == ExpressionValue::Kind::Number) base.final_softcap = value.number;
+    }
     if (const JsonValue* rotary = mapping_.given("rotary")) {
       const ExpressionValue share = evaluate(*rotary, "rotary");
       if (share.kind == ExpressionValue::Kind::Number) base.rotary.share = share.number;
@@ -603,10 +659,10 @@ class MappedReader {
   static Mix mix_of(LayerMix mix) { return {std::make_shared<const LayerMix>(std::move(mix))}; }
 
   // What a layer is alone, with its own kinds.
-  static Transformer whole_of(const Facts& facts) {
+  Transformer whole_of(const Facts& facts) const {
     Transformer one = facts.one;
-    if (!facts.mixers.empty() || !facts.extra.empty()) {
-      one.mix = mix_of({.mixers = facts.mixers, .extra = facts.extra});
+    if (!facts.mixers.empty() || !facts.extra.empty() || streams_ > 1) {
+      one.mix = mix_of({.mixers = facts.mixers, .extra = facts.extra, .streams = streams_});
     }
     return one;
   }
@@ -646,9 +702,9 @@ class MappedReader {
     lists(model, facts);
     if (!ok()) return model;
     if (std::ranges::all_of(facts, [&](const Facts& of) { return is_plain(model, of); })) {
-      if (!extra.empty()) model.mix = mix_of({.extra = extra});
+      if (!extra.empty() || beyond_layers()) model.mix = mix_of(with_outer({.extra = extra}));
     } else {
-      model.mix = mix_of(variants_of(facts));
+      model.mix = mix_of(with_outer(variants_of(facts)));
     }
     return model;
   }
@@ -700,7 +756,16 @@ class MappedReader {
     return like == facts.one;
   }
 
-  static LayerMix variants_of(const std::vector<Facts>& facts) {
+  bool beyond_layers() const { return streams_ > 1 || !at_embedding_.empty() || !at_head_.empty(); }
+  // What stands outside of layers, and how many streams go through them.
+  LayerMix with_outer(LayerMix mix) const {
+    mix.streams = streams_;
+    for (const Chosen& chosen : at_embedding_) mix.at_embedding.push_back(chosen.bound);
+    for (const Chosen& chosen : at_head_) mix.at_head.push_back(chosen.bound);
+    return mix;
+  }
+
+  LayerMix variants_of(const std::vector<Facts>& facts) const {
     LayerMix mix;
     for (const Facts& of : facts) mix.of_layer.push_back(place_of(mix.variants, whole_of(of)));
     return mix;
@@ -767,18 +832,20 @@ class MappedReader {
     add(all, name + ".weight", std::move(shape), {});
   }
 
+  void add_kind(std::vector<FileTensor>& all, const std::string& base, const Chosen& chosen,
+                std::optional<std::int64_t> layer) {
+    const Result<std::vector<NamedShape>> shapes = tensor_shapes(chosen.bound, chosen.words);
+    if (!shapes) return fail("model_type", shapes.error().message);
+    const std::string module = chosen.module.empty() ? base : base + chosen.module + ".";
+    for (const NamedShape& shape : shapes.value())
+      add(all, module + shape.name, shape.shape, layer);
+  }
+
   void add_layer(std::vector<FileTensor>& all, std::int64_t layer) {
     const std::string base = text_of("layer_name") + ".";
     for (const Block& block : layers_[static_cast<std::size_t>(layer)]) {
       for (const std::string& norm : block.norms) add_norm(all, base + norm, layer);
-      for (const Chosen& chosen : block.chosen) {
-        const Result<std::vector<NamedShape>> shapes = tensor_shapes(chosen.bound, chosen.words);
-        if (!shapes) return fail("model_type", shapes.error().message);
-        const std::string module = chosen.module.empty() ? base : base + chosen.module + ".";
-        for (const NamedShape& shape : shapes.value()) {
-          add(all, module + shape.name, shape.shape, layer);
-        }
-      }
+      for (const Chosen& chosen : block.chosen) add_kind(all, base, chosen, layer);
       for (const std::string& norm : block.norms_after) add_norm(all, base + norm, layer);
     }
   }
@@ -792,6 +859,8 @@ class MappedReader {
   std::vector<ExpressionValue> values_;  // by name; the last two: i, word
   std::map<std::string, Expression> expressions_;
   std::vector<std::vector<Block>> layers_;
+  std::int64_t streams_ = 1;
+  std::vector<Chosen> at_embedding_, at_head_;
 };
 
 // Typing mistakes among the keys, and what is said of those that the mapping does not know.

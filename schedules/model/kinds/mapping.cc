@@ -30,6 +30,7 @@ constexpr std::array kStreamKeys{
     KeySpec{.name = "norm", .types = kString, .choices = kNorms, .about = "of every block"},
     KeySpec{.name = "norm_bias", .types = kBool, .about = "norms have shifts; left out: no"},
     KeySpec{.name = "norm_from_one", .types = kBool, .about = "norms multiply by 1 + weight"},
+    text_key("streams", "how many residual streams, each h wide: an expression; left out: one"),
 };
 constexpr KeyTable kStream{.title = "stream", .keys = kStreamKeys};
 constexpr std::array kPredictionKeys{
@@ -41,6 +42,17 @@ constexpr std::array kPredictionKeys{
     KeySpec{.name = "counted", .types = kBool, .about = "among the parameters"},
 };
 constexpr KeyTable kPrediction{.title = "prediction", .keys = kPredictionKeys};
+
+constexpr std::array kOuterKeys{
+    text_key("kind", "that stands there", true),
+    text_key("name", "of its module"),
+    text_key("when", "whether it is there: an expression; left out: it is"),
+    object("bind", "symbol to expression of keys"),
+};
+constexpr KeyTable kOuter{.title = "outer kind", .keys = kOuterKeys};
+constexpr KeySpec kinds_key(std::string_view name, std::string_view about) {
+  return {.name = name, .types = kArray, .items = &kOuter, .item_types = kObject, .about = about};
+}
 
 constexpr std::array<std::string_view, 1> kMappingVersions{"mapping/1"};
 constexpr std::array kMappingKeys{
@@ -62,7 +74,10 @@ constexpr std::array kMappingKeys{
     text_key("vocabulary", "the key of the number of words; left out: vocab_size"),
     text_key("tied", "whether the head's matrix is the embedding's: an expression"),
     text_key("rotary", "share of a head that rotates: a key; left out: all"),
+    text_key("softcap", "the key of the soft cap of logits; left out: none"),
     text_key("embedding", "name of the table"),
+    kinds_key("at_embedding", "kinds behind the table"),
+    kinds_key("at_head", "kinds before the last norm"),
     text_key("final_norm", "name of the norm before the head"),
     text_key("head", "name of the head's matrix"),
     text_key("layer_name", "of a layer's tensors, # for its number"),

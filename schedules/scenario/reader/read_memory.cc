@@ -13,6 +13,10 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
   const JsonValue* value = keys.given(&Plan::recompute);
   if (value == nullptr) return;
   plan.recompute = recompute_of(*value, plan);
+  if (keys.context.model != nullptr) {
+    const std::string why = unfit_word(*keys.context.model, plan.recompute);
+    if (!why.empty()) return keys.fail(&Plan::recompute, why, true);
+  }
   if (!value->is(JsonKind::Array)) return;
   if (plan.runtime.performer().fixed_traits && !keys.names_runtime()) {
     plan.recompute = {};  // `run` refuses the key

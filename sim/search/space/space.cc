@@ -336,6 +336,7 @@ std::vector<Recompute> recomputes_of(const Space& space, const Plan& family) {
   for (const JsonValue& value : values_of(space, &Plan::recompute, std::move(usual))) {
     plan.recompute = recompute_of(value, family);
     const bool fits = !value.is(JsonKind::Array) || unfit_parts(space.base.model, plan).empty();
+    if (!unfit_word(space.base.model, plan.recompute).empty()) continue;
     if (fits) found.push_back(plan.recompute);
   }
   return found;

@@ -105,7 +105,9 @@ TEST_F(BrokenConfigs, WhatCannotBeReadSaysWhy) {
   EXPECT_NE(said("a.sh", "torchrun x.py --num-layers \"12\n").find("does not end"),
             std::string::npos);
   EXPECT_NE(said("a.yaml", "a: [1, 2").find("not YAML"), std::string::npos);
-  EXPECT_NE(said("a.toml", "[a\nb = 1\n").find("not TOML"), std::string::npos);
+  for (const std::string toml : {"[a\nb = 1\n", "[=]\n", "[{a = 1}]\n", "[[!]]\n"}) {
+    EXPECT_NE(said("a.toml", toml).find("not TOML"), std::string::npos) << toml;
+  }
   EXPECT_NE(said("a.json", "{\"a\": ").find("a.json"), std::string::npos);
   EXPECT_NE(said("a.yaml", "hello: world\n").find("not a configuration"), std::string::npos);
   EXPECT_NE(said("big.sh", std::string(std::size_t{2} << 20, 'a')).find("big.sh"),

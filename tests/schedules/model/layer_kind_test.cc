@@ -34,6 +34,7 @@ TEST(Expression, HasPrecedenceComparisonsAndChoices) {
                                  Value::of(5)};
   EXPECT_EQ(result_of("x in layers", slots, {"layers", "x"}), "1");
   EXPECT_EQ(result_of("x - 1 in layers", slots, {"layers", "x"}), "0");
+  EXPECT_EQ(result_of("ceil(x * share, 4)", {Value::of(5), Value::of(0.5)}, {"x", "share"}), "1");
   EXPECT_EQ(result_of("layers[1] + len(layers)", slots, {"layers", "x"}), "7");
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models of layers that differ, through the whole predictor: a mixture of four kinds over random
-// plans, memory by hand and against measured tests of Megatron-LM, refusals, search.
+// plans (REHEARSE_TEST_LONG=1: 300 of them), memory by hand and against measured tests of
+// Megatron-LM, refusals, search.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 
@@ -57,6 +59,7 @@ std::string random_plan(std::mt19937& random, int& gpus) {
   const int micro = pick(random, {1, 2}), m = pick(random, {2, 4, 8});
   constexpr const char* kOrders[]{"1f1b", "gpipe", "interleaved_1f1b", "zb_h1"};
   const char* order = kOrders[pick(random, {0, 1, 2, 3})];
+  const bool fsdp = pick(random, {0, 0, 0, 1}) != 0;
   gpus = t * p * c * d;
   std::string text =
       "\"tensor_parallel\": " + std::to_string(t) +
@@ -65,10 +68,10 @@ std::string random_plan(std::mt19937& random, int& gpus) {
       ", \"expert_parallel\": " + std::to_string(e) +
       ", \"micro_batch\": " + std::to_string(micro) +
       ", \"global_batch\": " + std::to_string(micro * d * m) +
-      ", \"zero_stage\": " + std::to_string(pick(random, {0, 1, 1})) +
+      ", \"zero_stage\": " + std::to_string(fsdp ? 3 : pick(random, {0, 1, 1})) +
       ", \"sequence_parallel\": " + (pick(random, {0, 1}) != 0 ? "true" : "false") +
       ", \"recompute\": " + (pick(random, {0, 1, 1}) != 0 ? "\"none\"" : "\"full\"") +
-      ", \"runtime\": \"megatron\"";
+      ", \"runtime\": \"" + (fsdp ? "torchtitan" : "megatron") + "\"";
   if (p > 1) text += ", \"schedule\": \"" + std::string(order) + "\"";
   if (p > 1 && std::string_view(order) == "interleaved_1f1b") text += ", \"virtual_stages\": 2";
   return text;
@@ -77,8 +80,9 @@ std::string random_plan(std::mt19937& random, int& gpus) {
 TEST(LayerKinds, FourKindsHoldUnderRandomPlans) {
   std::mt19937 random(20261126);
   int made = 0;
-  for (int trial = 0; made < 300; ++trial) {
-    ASSERT_LT(trial, 6000) << "too few of the random plans are legal";
+  const int wanted = std::getenv("REHEARSE_TEST_LONG") != nullptr ? 300 : 60;
+  for (int trial = 0; made < wanted; ++trial) {
+    ASSERT_LT(trial, 20 * wanted) << "too few of the random plans are legal";
     int gpus = 0;
     const std::string plan = random_plan(random, gpus);
     const Result<Scenario> scenario = read(kFour, plan, gpus);
@@ -163,15 +167,76 @@ TEST(LayerKinds, KeepWhatMegatronsTestsMeasure) {
   }
 }
 
+// DeepSeek-V4, small: windows, compressed entries with an indexer and without, experts, four
+// streams.
+constexpr const char* kStreams =
+    R"({"model_type": "deepseek_v4", "num_hidden_layers": 6, "compress_ratios": [0, 4, 128, 4, 128,
+        4, 0], "hidden_size": 512, "moe_intermediate_size": 256, "num_attention_heads": 8,
+        "head_dim": 128, "q_lora_rank": 256, "o_groups": 4, "o_lora_rank": 128,
+        "index_n_heads": 4, "index_head_dim": 64, "index_topk": 32, "n_routed_experts": 8,
+        "num_experts_per_tok": 2, "vocab_size": 4096})";
+
+// Stages hand on all four streams; a layer keeps its input and what lies between its blocks with
+// all four, and what its kinds' files say: of both hyper-connections what is collapsed, what the
+// block gives and 24 coefficients, of attention its products.
+TEST(LayerKinds, HandOnAllStreams) {
+  const Scenario s =
+      read("\"models/deepseek-v4-flash.json\"",
+           R"("micro_batch": 1, "global_batch": 8, "zero_stage": 1, "expert_parallel": 8)")
+          .value();
+  const Layout layout(s.model, s.plan);
+  const std::int64_t tokens = 1024, h = 4096;
+  EXPECT_EQ(layout.activation_bytes(), tokens * 2 * 4 * h);
+  const MemoryProfile profile = read_memory_profile("megatron").value();
+  const Layout one(variant(s.model, variant_of(s.model, 0)), s.plan);
+  const SizeLetters letters = size_letters(one, true);
+  const std::int64_t streams = 2 * tokens * 4 * h, norms = 2 * 2 * tokens * h + 4 * 2 * tokens;
+  const std::int64_t attention = tokens * (2 * 2 * (1024 + 512) + 8 + 2 * 64 * 512 + 4 * 64 +
+                                           2 * 64 * 512 + 4 * 64 + 2 * 8 * 1024);
+  const std::int64_t connections = 2 * tokens * (2 * 2 * h + 8 * 24 + 4);
+  const std::int64_t rows = letters.value[static_cast<std::size_t>(SizeLetter::ExpertTokens)];
+  const std::int64_t experts = 2 * rows * h + 3 * 2 * rows * 2048 + 3 * 2 * tokens * 2048;
+  EXPECT_EQ(
+      kept_bytes(layer_program(profile, layout, variant_of(s.model, 0)), layout.activation_bytes()),
+      2 * streams + norms + attention + connections + experts);
+}
+
+TEST(LayerKinds, OfSeveralStreamsHoldUnderPlans) {
+  const char* plans[]{
+      R"("tensor_parallel": 2, "sequence_parallel": true, "pipeline_parallel": 2,
+         "expert_parallel": 2)",
+      R"("context_parallel": 2, "pipeline_parallel": 3, "schedule": "zb_h1")",
+      R"("pipeline_parallel": 2, "virtual_stages": 3, "schedule": "interleaved_1f1b")",
+      R"("zero_stage": 3, "runtime": "torchtitan")"};
+  const int gpus[]{8, 6, 8, 8};
+  for (std::size_t i = 0; i < std::size(plans); ++i) {
+    const Result<Scenario> scenario = read(
+        kStreams, std::string(plans[i]) + R"(, "micro_batch": 1, "global_batch": 24)", gpus[i]);
+    ASSERT_TRUE(scenario) << scenario.error().message;
+    const Prediction p = predicted(scenario.value());
+    EXPECT_TRUE(validate(p.schedule, {.compute_order = &p.order}).violations.empty()) << plans[i];
+    for (const RankMemory& rank : p.memory.ranks) {
+      EXPECT_EQ(rank.parts.allocated(), rank.peak_allocated) << plans[i];
+    }
+  }
+}
+
 TEST(LayerKinds, RefuseWhatTheyCannotMeet) {
   EXPECT_EQ(error(kFour, R"("tensor_parallel": 8, "micro_batch": 1, "global_batch": 8)"),
             "x.json:7: plan.tensor_parallel: layers of kind mamba2 need G % tp == 0, with G = 4, "
             "tp = 8");
-  EXPECT_NE(error(kFour, R"("zero_stage": 3, "runtime": "fsdp", "micro_batch": 1,
-                            "global_batch": 8)")
-                .find("model_type nemotron_h has layers of kind mamba2; runtime fsdp has "
+  EXPECT_NE(error(kFour, R"("runtime": "rehearse", "micro_batch": 1, "global_batch": 8)")
+                .find("model_type nemotron_h has layers of kind mamba2; runtime rehearse has "
                       "attention, MLP and experts alone"),
             std::string::npos);
+  EXPECT_EQ(error(kFour, R"("zero_stage": 3, "runtime": "torchtitan", "recompute": "selective",
+                            "micro_batch": 1, "global_batch": 8)"),
+            "x.json:7: plan.recompute: selective: which operators are computed again is not built "
+            "for layers of kind mamba2");
+  EXPECT_EQ(error("\"models/deepseek-v4-flash.json\"",
+                  R"("recompute": "full", "micro_batch": 1, "global_batch": 8)"),
+            "x.json:1: plan.recompute: full: Megatron-LM computes no layers of several residual "
+            "streams (hyper-connections) again");
   EXPECT_EQ(
       error(kFour, R"("recompute": ["delta_norm_out"], "micro_batch": 1,
                             "global_batch": 8)"),
