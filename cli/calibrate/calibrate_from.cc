@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -10,10 +11,12 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "exec/run/device.h"
 #include "schedules/base/counted.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_document.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "sim/predict/fit_correction.h"
 #include "viz/import/import.h"
 
@@ -116,6 +119,12 @@ std::string unused_plan(const CalibrateFrom& options, const Opened& opened,
                      step_text(before.value().step_s), step_text(after.value().step_s));
 }
 
+// In which a CPU ran the scenario.
+std::string run_precision(const Scenario& scenario) {
+  const bool asked = std::ranges::count(scenario.given, key_of(&Plan::precision)) > 0;
+  return exec::RunDevice::choose("cpu").value().precision(scenario.plan, asked).name;
+}
+
 }  // namespace
 
 int calibrate_from(const CalibrateFrom& options) {
@@ -124,8 +133,8 @@ int calibrate_from(const CalibrateFrom& options) {
   const Measured& measured = read.value();
   ScenarioOptions how = scenario_options(options, measured.own);
   Result<Opened> opened = open(options.scenario, how);
-  if (opened && measured.own && opened.value().cluster.workers > 0) {  // a CPU runs fp32
-    how.overrides.emplace_back("plan.precision=fp32");
+  if (opened && measured.own && opened.value().cluster.workers > 0) {
+    how.overrides.push_back("plan.precision=" + run_precision(opened.value().scenario));
     opened = open(options.scenario, how);
   }
   if (!opened) return fail(opened.error().message);

@@ -23,7 +23,8 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
   // The cluster that a run is predicted for describes this machine: no change of the plan.
   first.name = titled(first.name, {.overrides = options.set, .gpus = how.gpus});
   const Plan& plan = first.plan;
-  const Precision runs = device.precision(plan);
+  const Precision runs =
+      device.precision(plan, std::ranges::count(first.given, key_of(&Plan::precision)) > 0);
   // The host of a GPU reads no counts inside a step.
   const bool slots = device.cuda() && plan.expert_parallel > 1 && !plan.expert_slots &&
                      plan.expert_dispatch != ExpertDispatch::AllGather;

@@ -10,7 +10,7 @@
 
 namespace rehearse::exec {
 
-enum class ElementType : std::uint8_t { Float32, Float64, BFloat16 };
+enum class ElementType : std::uint8_t { Float32, Float64, BFloat16, Float16 };
 constexpr std::int64_t bytes_of(ElementType type) {
   return type == ElementType::Float64 ? 8 : type == ElementType::Float32 ? 4 : 2;
 }

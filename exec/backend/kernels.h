@@ -2,9 +2,9 @@
 // The arithmetic of one node at a time, on one lane: a call for each row of kernel_rows.inc, which
 // has their shapes, and the end of a step.
 //
-// Activations, their gradients and full parameters have the device's compute type (fp32, or bf16 on
-// CUDA) and are passed as void*; statistics, loss, weight gradients, master weights and moments are
-// fp32, norms fp64.
+// Activations, their gradients and full parameters have the device's compute type (fp32, bf16, or
+// fp16 on a CPU) and are passed as void*; statistics, loss, weight gradients, master weights and
+// moments are fp32, norms fp64.
 #pragma once
 
 #include <array>
@@ -16,6 +16,13 @@
 #include "schedules/scenario/plan.h"
 
 namespace rehearse::exec {
+
+// What activations and full parameters are where a plan computes in `type`.
+constexpr ElementType element_of(ComputeType type) {
+  return type == ComputeType::Fp32   ? ElementType::Float32
+         : type == ComputeType::Fp16 ? ElementType::Float16
+                                     : ElementType::BFloat16;
+}
 
 // An optimizer's step over parts of one flat shard.
 struct UpdateRange {

@@ -57,9 +57,9 @@ void take_piece(const OpView& op, const Node& n, CollectiveRequest& request) {
 CollectiveRequest request_of(const OpView& op, const Node& n, UnequalParts* parts) {
   const bool statistics = node_row(n).statistics;
   const bool weights = n.kernel == Kernel::DispatchWeights || n.kernel == Kernel::CombineWeights;
-  const bool wide = statistics || weights || n.fp32 || n.kernel == Kernel::RingKeyGradients ||
-                    op.shared.shape.element == 4;
-  const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
+  const bool wide = statistics || weights || n.fp32 || n.kernel == Kernel::RingKeyGradients;
+  const ElementType type =
+      wide ? ElementType::Float32 : element_of(op.shared.plan.precision.compute);
   CollectiveRequest request{.axis = n.axis,
                             .kind = collective_kind(n.kind()),
                             .type = type,

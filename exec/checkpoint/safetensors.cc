@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "exec/backend/element.h"
 #include "schedules/base/json_reader.h"
 
 namespace rehearse::exec {
@@ -49,20 +49,13 @@ std::int64_t bytes_of(std::string_view type) {  // 0: unknown
   return at == kTypes.end() ? 0 : at->bytes;
 }
 
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-// IEEE 754 binary16: sign, 5 bits of exponent with bias 15, 10 of fraction.
-float from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1FU, fraction = bits & 0x3FFU;
-  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
-    const float size = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -size : size;
+template <class T>
+void widen(const std::byte* from, std::int64_t count, float* out, std::int64_t stride) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, from + 2 * i, sizeof value);
+    out[i * stride] = value;
   }
-  const std::uint32_t wide = exponent == 0x1FU ? 0xFFU : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
 }
 
 Error fault(const std::string& path, const std::string& tensor, const std::string& what) {
@@ -263,12 +256,8 @@ void SafetensorsFile::read(const TensorInfo& tensor, std::int64_t first, std::in
     for (std::int64_t i = 0; i < count; ++i) std::memcpy(out + i * stride, from + 4 * i, 4);
     return;
   }
-  const bool brain = tensor.type == "BF16";
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, from + 2 * i, 2);
-    out[i * stride] = brain ? from_bf16(bits) : from_f16(bits);
-  }
+  if (tensor.type == "BF16") return widen<BFloat16>(from, count, out, stride);
+  widen<Float16>(from, count, out, stride);
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<TensorInfo> tensors)

@@ -6,11 +6,33 @@
 #include <cassert>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
+
+#include "exec/backend/element.h"
 
 namespace rehearse::exec {
 namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements summed at a time: stays in the first cache
+
+// What elements of a type are summed in.
+template <class T>
+using SumOf = std::conditional_t<sizeof(T) == 2, float, T>;
+
+// use(T{}) with the type that is meant.
+template <class Use>
+void with_type(ElementType type, const Use& use) {
+  switch (type) {
+    case ElementType::Float32:
+      return use(float{});
+    case ElementType::Float64:
+      return use(double{});
+    case ElementType::BFloat16:
+      return use(BFloat16{});
+    case ElementType::Float16:
+      return use(Float16{});
+  }
+}
 
 template <class T>
 struct Members {
@@ -32,9 +54,9 @@ void combine_block(std::size_t members, const Array& array, std::int64_t begin, 
                    bool maximum, T* to) {
   std::copy_n(array(0) + begin, end - begin, to);
   for (std::size_t m = 1; m < members; ++m) {
-    const T* from = array(m) + begin;
+    const auto* from = array(m) + begin;
     if (maximum) {
-      for (std::int64_t i = 0; i < end - begin; ++i) to[i] = std::max(to[i], from[i]);
+      for (std::int64_t i = 0; i < end - begin; ++i) to[i] = std::max<T>(to[i], from[i]);
     } else {
       for (std::int64_t i = 0; i < end - begin; ++i) to[i] += from[i];
     }
@@ -45,7 +67,7 @@ void combine_block(std::size_t members, const Array& array, std::int64_t begin, 
 template <class T, class Use>
 void for_sums(const Members<T>& members, std::int64_t first, std::int64_t last, bool maximum,
               const Use& use) {
-  std::array<T, kBlock> sum;
+  std::array<SumOf<T>, kBlock> sum;
   for (std::int64_t begin = first; begin < last; begin += kBlock) {
     const std::int64_t end = std::min(last, begin + kBlock);
     combine_block(
@@ -79,7 +101,7 @@ void perform_as(const Exchange& exchange) {
   switch (exchange.kind) {
     case OpKind::AllReduce:
       for_sums(members, 0, elements, exchange.maximum,
-               [&](std::int64_t begin, std::int64_t end, const T* sum) {
+               [&](std::int64_t begin, std::int64_t end, const SumOf<T>* sum) {
                  for (std::size_t m = 0; m < members.size(); ++m) {
                    std::copy_n(sum, end - begin, members.out(m) + begin);
                  }
@@ -89,7 +111,7 @@ void perform_as(const Exchange& exchange) {
       for (std::size_t m = 0; m < members.size(); ++m) {
         T* out = members.out(m) == members.in(m) ? members.out(m) + first_of(m) : members.out(m);
         for_sums(members, first_of(m), first_of(m) + part, exchange.maximum,
-                 [&](std::int64_t begin, std::int64_t end, const T* sum) {
+                 [&](std::int64_t begin, std::int64_t end, const SumOf<T>* sum) {
                    std::copy_n(sum, end - begin, out + begin - first_of(m));
                  });
       }
@@ -109,7 +131,7 @@ void perform_as(const Exchange& exchange) {
       return;
     case OpKind::Reduce:
       for_sums(members, 0, elements, exchange.maximum,
-               [&](std::int64_t begin, std::int64_t end, const T* sum) {
+               [&](std::int64_t begin, std::int64_t end, const SumOf<T>* sum) {
                  std::copy_n(sum, end - begin, members.out(root) + begin);
                });
       return;
@@ -148,15 +170,14 @@ void perform_as(const Exchange& exchange) {
 }  // namespace
 
 void perform(const Exchange& exchange) {
-  assert(exchange.type != ElementType::BFloat16 && "the CPU computes in fp32");
-  return exchange.type == ElementType::Float64 ? perform_as<double>(exchange)
-                                               : perform_as<float>(exchange);
+  with_type(exchange.type, [&]<class T>(T) { perform_as<T>(exchange); });
 }
 
 void combine(ElementType type, std::span<const void* const> arrays, std::int64_t count,
              bool maximum, void* to) {
-  const auto run = [&]<class T>(T* out) {
-    std::array<T, kBlock> sum;
+  with_type(type, [&]<class T>(T) {
+    T* out = static_cast<T*>(to);
+    std::array<SumOf<T>, kBlock> sum;
     for (std::int64_t begin = 0; begin < count; begin += kBlock) {
       const std::int64_t end = std::min(count, begin + kBlock);
       combine_block(
@@ -164,12 +185,7 @@ void combine(ElementType type, std::span<const void* const> arrays, std::int64_t
           end, maximum, sum.data());
       std::copy_n(sum.data(), end - begin, out + begin);
     }
-  };
-  if (type == ElementType::Float64) {
-    run(static_cast<double*>(to));
-  } else {
-    run(static_cast<float*>(to));
-  }
+  });
 }
 
 }  // namespace rehearse::exec

@@ -63,8 +63,11 @@ std::size_t size(std::int64_t bytes) {
 
 class CpuDevice final : public Device {
  public:
+  explicit CpuDevice(ElementType type) : type_(type) {}
   std::string_view name() const override { return instruction_set(); }
-  bool computes_in(ComputeType type) const override { return type == ComputeType::Fp32; }
+  bool computes_in(ComputeType type) const override {
+    return !is_quantized(type) && element_of(type) == type_;
+  }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
     return pages("the arena", rank, bytes);
@@ -107,9 +110,11 @@ class CpuDevice final : public Device {
   void exchange(const Exchange& exchange) override { perform(exchange); }
 
  private:
+  ElementType type_;
   std::vector<Pages> arenas_;
 };
 
+template <class Of>
 class CpuKernels final : public Kernels {
  public:
 #define KERNEL(name, parameters, arguments)     \
@@ -130,25 +135,33 @@ class CpuKernels final : public Kernels {
     double squares = 0;
     for (std::int64_t k = 0; k + 1 < a.slots; ++k) squares += a.norms[k];
     const float scale = clip_factor(std::sqrt(squares), a.options->clip_norm);
-    auto* parameter = static_cast<float*>(a.parameter);
+    float* whole = a.master != nullptr ? a.master : static_cast<float*>(a.parameter);
     for (const UpdateRange& range : a.ranges) {
-      const auto of = [&](auto* values) {
-        return std::span(values + range.begin, size(range.end - range.begin));
-      };
-      exec::update(a.rule, of(parameter), of(a.gradient), of(a.moments[0]),
+      const std::int64_t count = range.end - range.begin;
+      const auto of = [&](auto* values) { return std::span(values + range.begin, size(count)); };
+      exec::update(a.rule, of(whole), of(a.gradient), of(a.moments[0]),
                    a.moments[1] == nullptr ? std::span<float>() : of(a.moments[1]), *a.options,
                    a.rate, range.decay, a.step, scale);
+      if (a.master == nullptr) continue;
+      table_.cast(count, a.master + range.begin, static_cast<Of*>(a.parameter) + range.begin);
     }
   }
 
  private:
-  const KernelTable& table_ = exec::kernels();
+  const KernelsOf<Of>& table_ = exec::kernels().of<Of>();
 };
 
 }  // namespace
 
-Backend make_cpu_backend() {
-  return {std::make_unique<CpuDevice>(), std::make_unique<CpuKernels>()};
+Backend make_cpu_backend(ElementType type) {
+  auto device = std::make_unique<CpuDevice>(type);
+  if (type == ElementType::BFloat16) {
+    return {std::move(device), std::make_unique<CpuKernels<BFloat16>>()};
+  }
+  if (type == ElementType::Float16) {
+    return {std::move(device), std::make_unique<CpuKernels<Float16>>()};
+  }
+  return {std::move(device), std::make_unique<CpuKernels<float>>()};
 }
 
 }  // namespace rehearse::exec

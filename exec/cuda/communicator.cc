@@ -37,6 +37,8 @@ ncclDataType_t nccl_type(ElementType type) {
       return ncclFloat64;
     case ElementType::BFloat16:
       return ncclBfloat16;
+    case ElementType::Float16:
+      return ncclFloat16;
     case ElementType::Float32:
       break;
   }

@@ -352,7 +352,6 @@ Result<> Composition::shift() {
 }
 
 Result<> Composition::perform() {
-  if (x_.type == ElementType::BFloat16) return Error{"the CPU computes in fp32"};
   const auto most = static_cast<std::int64_t>(members());
   if (most >= kMessages ||
       static_cast<std::int64_t>(here_.size()) * static_cast<std::int64_t>(here_.size()) >

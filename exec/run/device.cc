@@ -11,6 +11,7 @@
 #include "schedules/ir/payload.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::exec {
 
@@ -53,9 +54,11 @@ Result<RunDevice> RunDevice::choose(const std::string& asked) {
   return chosen;
 }
 
-Precision RunDevice::precision(const Plan& plan) const {
-  const bool fp32 = !cuda() || plan.precision.compute == ComputeType::Fp32;
-  return precision_named(fp32 ? "fp32" : "bf16", plan);
+Precision RunDevice::precision(const Plan& plan, bool asked) const {
+  const ComputeType type = plan.precision.compute;
+  if (cuda()) return precision_named(type == ComputeType::Fp32 ? "fp32" : "bf16", plan);
+  const bool as_asked = asked && !is_quantized(type);
+  return precision_named(as_asked ? std::string(name_of(type)) : "fp32", plan);
 }
 
 std::string RunDevice::describe() const {
@@ -74,7 +77,7 @@ Result<Backend> RunDevice::make_backend(
     const Plan& plan, const Schedule& schedule, std::int32_t local, double timeout_s,
     const std::function<void(const std::string&)>& warn,
     const std::function<void(const std::string&)>& stuck) const {
-  if (!cuda()) return make_cpu_backend();
+  if (!cuda()) return make_cpu_backend(element_of(plan.precision.compute));
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
   const Result<std::string> attention = asked_attention();

@@ -8,6 +8,7 @@
 #include "exec/step/scheduler.h"
 #include "exec/weights/hugging_face.h"
 #include "schedules/ranks/unfold.h"
+#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::exec {
 namespace {
@@ -28,7 +29,8 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
                                                          const InterpreterOptions& options) {
   const Plan& plan = layout.plan;
   if (!backend.device->computes_in(plan.precision.compute)) {
-    return Error{"plan.precision: the CPU runs fp32"};
+    return Error{"plan.precision: " + std::string(backend.device->name()) +
+                 " was not opened for products in " + std::string(name_of(plan.precision.compute))};
   }
   if (layout.model.experts.count > 0 && backend.device->asynchronous() &&
       plan.expert_parallel > 1 && plan.expert_dispatch != ExpertDispatch::AllGather &&
@@ -314,6 +316,8 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
 std::vector<float> Interpreter::parameter(const std::string& name) const {
   std::vector<float> whole;
   for (const StoredBucket& stored : stored()) {
+    // Beside a parameter server the others have a rounded copy alone.
+    if (stored.master == nullptr && stored.type != ElementType::Float32) continue;
     const RankState& rank = *local_.ranks[static_cast<std::size_t>(stored.rank - local_.first)];
     const std::int32_t part = local_.part(rank, local_.schedule.buckets[stored.bucket.index()]);
     std::vector<float> values;

@@ -76,9 +76,7 @@ struct LocalRanks {
     const bool parameter =
         value.kind == ValueKind::FullParameter || value.kind == ValueKind::ParameterShard;
     const bool master = value.persistent && plan.zero_stage == 3;
-    return parameter && !master && plan.precision.compute != ComputeType::Fp32
-               ? ElementType::BFloat16
-               : ElementType::Float32;
+    return parameter && !master ? element_of(plan.precision.compute) : ElementType::Float32;
   }
 };
 

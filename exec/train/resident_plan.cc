@@ -164,6 +164,7 @@ ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunSha
   const std::int64_t mailboxes =
       p > 1 ? p * p * std::max<std::int64_t>(64, 16 * (ranks / p) * (ranks / p)) * 32 : 0;
   const std::int64_t board = p > 1 ? ranks * static_cast<std::int64_t>(sizeof(RankStatus)) : 0;
+  const bool in_parts = plan.context_parallel > 1 || plan.sequence_slices > 1;
   // A part of an array and what gathers for each of the two files; then the first process reads
   // what was written, for its sums.
   const std::int64_t written =
@@ -180,7 +181,9 @@ ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunSha
               {"tokens", "tokens of the data and of a step", batches + shape.data_bytes},
               {"kernel_buffers", "kernels' buffers of all threads",
                p * shape.workers *
-                   kernel_room_bytes(std::max(model.head_dim, model.latent.v_head_dim))},
+                   kernel_room_bytes({.width = std::max(model.head_dim, model.latent.v_head_dim),
+                                      .sequence = in_parts ? 0 : plan.sequence_length,
+                                      .widens = layout.shape.element == 2})},
               {"thread_stacks", "threads' stacks", threads * kThread},
               {"communication", "sums and messages among processes",
                scratch_of_collectives(layout, s, shape.processes) + mailboxes + board},

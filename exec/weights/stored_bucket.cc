@@ -2,15 +2,24 @@
 #include "exec/weights/stored_bucket.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "exec/backend/element.h"
 
 namespace rehearse::exec {
 namespace {
 
-// Round to nearest, ties to even.
-std::uint16_t to_bfloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+template <class T>
+void write_rounded(Device& device, std::byte* to, std::span<const float> values) {
+  const std::vector<T> rounded(values.begin(), values.end());
+  device.write(to, rounded.data(), static_cast<std::int64_t>(values.size() * sizeof(T)));
+}
+
+template <class T>
+std::vector<float> read_rounded(Device& device, const StoredBucket& stored, std::int64_t begin,
+                                std::int64_t end) {
+  std::vector<T> rounded(static_cast<std::size_t>(end - begin));
+  device.read(rounded.data(), stored.parameter + 2 * (begin - stored.first), 2 * (end - begin));
+  return {rounded.begin(), rounded.end()};
 }
 
 std::byte* bytes(float* data) {
@@ -28,10 +37,10 @@ void write_parameters(Device& device, const StoredBucket& stored, std::int64_t b
   const std::int64_t to = begin - stored.first;
   if (stored.type == ElementType::Float32) {
     device.write(stored.parameter + 4 * to, values.data(), 4 * count);
+  } else if (stored.type == ElementType::Float16) {
+    write_rounded<Float16>(device, stored.parameter + 2 * to, values);
   } else {
-    std::vector<std::uint16_t> rounded(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = to_bfloat16(values[i]);
-    device.write(stored.parameter + 2 * to, rounded.data(), 2 * count);
+    write_rounded<BFloat16>(device, stored.parameter + 2 * to, values);
   }
   const std::int64_t own = std::max(begin, stored.own_first),
                      own_end = std::min(begin + count, stored.own_last);
@@ -42,6 +51,12 @@ void write_parameters(Device& device, const StoredBucket& stored, std::int64_t b
 
 std::vector<float> read_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end) {
+  if (stored.master == nullptr && stored.type == ElementType::BFloat16) {
+    return read_rounded<BFloat16>(device, stored, begin, end);
+  }
+  if (stored.master == nullptr && stored.type == ElementType::Float16) {
+    return read_rounded<Float16>(device, stored, begin, end);
+  }
   std::vector<float> values(static_cast<std::size_t>(end - begin));
   const std::byte* from = stored.master != nullptr
                               ? bytes(stored.master + (begin - stored.own_first))

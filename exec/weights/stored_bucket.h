@@ -40,10 +40,11 @@ void for_each_part(std::int64_t first, std::int64_t last, const Visit& visit) {
 }
 
 // values: of the bucket's elements from `begin` on, within [first, last). Rounds to nearest even
-// where the parameters are bf16; sets the master too.
+// where the parameters have 16 bits; sets the master too.
 void write_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                       std::span<const float> values);
-// Reads elements [begin, end), within [own_first, own_last): the master's where there is one.
+// Reads elements [begin, end), within [own_first, own_last): the master's where there is one, else
+// what is stored, of any type.
 std::vector<float> read_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end);
 // `state`: one of stored.moments; likewise.

@@ -19,9 +19,9 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
 
 // Tokens of one chunk of the loss. Every chunk's products read the whole table and its gradient,
 // and write the gradient, so chunks are as large as their logits may be.
-// In 16 bit, which GPUs alone run, that is kLogitBytes, and all chunks are about as large.
-// In fp32, which CPUs run, logits stay in the caches: they have as many elements as (n, h). A chunk
-// has at least 256 rows (or half of all) then, so that its products stay efficient.
+// In 16 bit, which is mostly a GPU's, that is kLogitBytes, and all chunks are about as large.
+// In fp32, which is mostly a CPU's, logits stay in the caches: they have as many elements as (n,
+// h). A chunk has at least 256 rows (or half of all) then, so that its products stay efficient.
 std::int64_t loss_chunk_tokens(const RankShape& shape, bool fp32) {
   const std::int64_t tokens = shape.tokens;
   const std::int64_t columns = std::max<std::int64_t>(shape.logit_columns, 1);

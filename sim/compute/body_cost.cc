@@ -292,9 +292,10 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
   costs.vocabulary = shape.vocabulary;
   costs.rms_norms = model.norm == NormKind::RmsNorm;
   const bool fp32 = plan.precision.compute == ComputeType::Fp32, cpu = cluster.workers > 0;
-  if (!cluster.calibration || cpu != fp32) return;
+  if (!cluster.calibration || (fp32 && !cpu)) return;
   costs.measured_attention.emplace(*cluster.calibration, cpu ? 1 : cluster.gpu.sm_count);
   if (cpu) costs.measured.emplace(*cluster.calibration);
+  costs.widens = cpu && !fp32;
 }
 
 // The rate at `head_dim`: straight in its logarithm between measured sizes, the nearest beyond.

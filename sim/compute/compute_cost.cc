@@ -25,7 +25,7 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
     const bool backward = node.kind() == NodeKind::NormBackward ||
                           node.kind() == NodeKind::ActivationBackward ||
                           node.kind() == NodeKind::EmbeddingBackward;
-    time = tables.memory_bound(op, backward, node.bytes);
+    time = tables.memory_bound(op, backward, (costs.widens ? 2 : 1) * node.bytes);
   }
   if (!time) return std::nullopt;
   return NodeCost{.ns = time->seconds * 1e9, .level = time->level, .shared = shared};

@@ -46,6 +46,9 @@ struct ComputeCosts {
   // A CPU with tables of its own kernels: they come first, the rest of this only where they are
   // silent.
   std::optional<MeasuredKernels> measured;
+  // Elements are of 16 bits, which such a CPU computes in fp32: a kernel takes what fp32's takes of
+  // as many.
+  bool widens = false;
   bool rms_norms = false;
   std::int64_t vocabulary = 0;  // of one rank
   WorkerSharing sharing;

@@ -13,7 +13,8 @@ const std::vector<KernelTable>& kernel_tables() {
   static const std::vector<KernelTable> tables = [] {
     std::vector<KernelTable> list{generic_kernels()};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c")) {
       list.push_back(avx2_kernels());
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -66,8 +67,8 @@ std::string_view instruction_set() {
   return kernels().instruction_set;
 }
 
-std::int64_t kernel_room_bytes(std::int64_t width) {
-  return kernels().room_bytes(width);
+std::int64_t kernel_room_bytes(const KernelRoom& room) {
+  return kernels().room_bytes(room);
 }
 
 }  // namespace rehearse::exec

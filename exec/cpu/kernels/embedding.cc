@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens to rows of a table and back, and rotary positions: memory and angles, no arithmetic worth
 // an instruction set.
+#include "exec/cpu/kernels/embedding.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
-#include "exec/cpu/kernels/embedding.h"
+#include "exec/backend/element.h"
 
 namespace rehearse::exec {
 
-void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* table,
-           const VocabularyShape& shape, float* out) {
+template <class Element>
+void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const Element* table,
+           const VocabularyShape& shape, Element* out) {
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t row = ids[t] - shape.first;
     if (row >= 0 && row < shape.columns) {
@@ -23,7 +26,8 @@ void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const f
 }
 
 // Tokens of one row are added in token order, row after row.
-void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
+template <class Element>
+void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const Element* dy,
                     const VocabularyShape& shape, std::int32_t* order, float* d_table) {
   std::iota(order, order + tokens, 0);
   std::sort(order, order + tokens, [&](std::int32_t a, std::int32_t b) {
@@ -49,8 +53,9 @@ constexpr std::int64_t kPairs = 64;  // of a head that are turned at a time
 
 // Turns `count` pairs of numbers, whose second lies `apart` behind the first: beside it where pairs
 // are interleaved, else half of the rotary part away.
+template <class Element>
 void turn(std::int64_t count, std::int64_t apart, const float* cosine, const float* sine,
-          float* x) {
+          Element* x) {
   if (apart == 1) {
     REHEARSE_INDEPENDENT
     for (std::int64_t i = 0; i < count; ++i) {
@@ -70,7 +75,8 @@ void turn(std::int64_t count, std::int64_t apart, const float* cosine, const flo
 
 }  // namespace
 
-void rope(const AttentionShape& s, const RotaryShape& rotary, bool inverse, float* qkv) {
+template <class Element>
+void rope(const AttentionShape& s, const RotaryShape& rotary, bool inverse, Element* qkv) {
   const std::int64_t half = rotary.rotary_dim / 2, columns = s.columns();
   const std::int64_t step = rotary.interleaved ? 2 : 1, apart = rotary.interleaved ? 1 : half;
   std::array<float, kPairs> cosine, sine;
@@ -93,14 +99,27 @@ void rope(const AttentionShape& s, const RotaryShape& rotary, bool inverse, floa
   }
 }
 
-void temper_queries(const AttentionShape& s, const Temperature& temperature, float* qkv) {
+template <class Element>
+void temper_queries(const AttentionShape& s, const Temperature& temperature, Element* qkv) {
   for (std::int64_t t = 0; t < s.tokens; ++t) {
     const auto position = static_cast<double>((s.first + t) % s.sequence);
     const auto by = static_cast<float>(
         1 + temperature.scale * std::log1p(std::floor((position + 1) / temperature.floor)));
-    float* queries = qkv + t * s.columns();
-    for (std::int64_t c = 0; c < s.heads * s.head_dim; ++c) queries[c] *= by;
+    Element* queries = qkv + t * s.columns();
+    for (std::int64_t c = 0; c < s.heads * s.head_dim; ++c) queries[c] = queries[c] * by;
   }
 }
+
+#define OF_TYPE(T)                                                                        \
+  template void embed(std::int64_t, std::int64_t, const std::int32_t*, const T*,          \
+                      const VocabularyShape&, T*);                                        \
+  template void embed_backward(std::int64_t, std::int64_t, const std::int32_t*, const T*, \
+                               const VocabularyShape&, std::int32_t*, float*);            \
+  template void rope(const AttentionShape&, const RotaryShape&, bool, T*);                \
+  template void temper_queries(const AttentionShape&, const Temperature&, T*);
+OF_TYPE(float)
+OF_TYPE(BFloat16)
+OF_TYPE(Float16)
+#undef OF_TYPE
 
 }  // namespace rehearse::exec

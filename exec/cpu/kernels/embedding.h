@@ -8,11 +8,15 @@
 
 namespace rehearse::exec {
 
-void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* table,
-           const VocabularyShape& shape, float* out);
-void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
+template <class Element>
+void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const Element* table,
+           const VocabularyShape& shape, Element* out);
+template <class Element>
+void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const Element* dy,
                     const VocabularyShape& shape, std::int32_t* order, float* d_table);
-void rope(const AttentionShape& shape, const RotaryShape& rotary, bool inverse, float* qkv);
-void temper_queries(const AttentionShape& shape, const Temperature& temperature, float* qkv);
+template <class Element>
+void rope(const AttentionShape& shape, const RotaryShape& rotary, bool inverse, Element* qkv);
+template <class Element>
+void temper_queries(const AttentionShape& shape, const Temperature& temperature, Element* qkv);
 
 }  // namespace rehearse::exec

@@ -13,8 +13,12 @@ namespace rehearse::exec {
 std::string_view instruction_set();  // "avx512", "avx2", "generic"
 // Fails where the environment's REHEARSE_ISA names a set that this machine lacks: says what it has.
 Result<> instruction_set_as_asked();
-// What a thread keeps of a product's and an attention's operands [B]; width: of a head's keys or
-// values, whichever are wider.
-std::int64_t kernel_room_bytes(std::int64_t width);
+// What decides how much a thread keeps of a product's and an attention's operands.
+struct KernelRoom {
+  std::int64_t width = 0;     // of a head's keys or values, whichever are wider
+  std::int64_t sequence = 0;  // the longest whose attention is whole; 0: all have parts
+  bool widens = false;        // elements are of 16 bits
+};
+std::int64_t kernel_room_bytes(const KernelRoom& room);  // [B]
 
 }  // namespace rehearse::exec

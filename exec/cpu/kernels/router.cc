@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "exec/backend/element.h"
 #include "exec/cpu/kernels/routing.h"
 
 namespace rehearse::exec {
@@ -110,9 +111,10 @@ void count_chosen(std::int64_t copies, std::int64_t /*experts*/, const std::int3
 // c dw where weights are c s. The auxiliary loss weighs P = s / (sum of all s), which a softmax is
 // itself: dP/ds as for w. Then d_logit = s (ds - sum ds s) of a softmax, ds s (1 - s) of a sigmoid,
 // and z logsum softmax of what the z-loss adds.
+template <class Element>
 void route_backward(const RouteShape& s, const float* d_weights, const std::int32_t* chosen,
                     const float* weights, const float* scores, const float* logsum,
-                    const float* counts, float* d_logits) {
+                    const float* counts, Element* d_logits) {
   const auto count = static_cast<std::size_t>(s.experts);
   std::vector<double> from_counts(count, 0.0), d_scores, score(count);
   if (s.auxiliary != 0) {
@@ -154,5 +156,13 @@ void route_backward(const RouteShape& s, const float* d_weights, const std::int3
     }
   }
 }
+
+#define OF_TYPE(T)                                                                                 \
+  template void route_backward(const RouteShape&, const float*, const std::int32_t*, const float*, \
+                               const float*, const float*, const float*, T*);
+OF_TYPE(float)
+OF_TYPE(BFloat16)
+OF_TYPE(Float16)
+#undef OF_TYPE
 
 }  // namespace rehearse::exec

@@ -11,9 +11,10 @@ namespace rehearse::exec {
 
 void route(const RouteShape& shape, const float* logits, std::int32_t* chosen, float* weights,
            float* scores, float* logsum);
+template <class Element>
 void route_backward(const RouteShape& shape, const float* d_weights, const std::int32_t* chosen,
                     const float* weights, const float* scores, const float* logsum,
-                    const float* counts, float* d_logits);
+                    const float* counts, Element* d_logits);
 void count_chosen(std::int64_t copies, std::int64_t experts, const std::int32_t* chosen,
                   float* counts);
 void drop_copies(const DropShape& shape, const std::int32_t* chosen, const float* weights,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of one instruction set, as function pointers: fp32, row-major, single-threaded.
+// The kernels of one instruction set, as function pointers: row-major, single-threaded, for
+// elements of each type that a CPU computes in.
 //
 // One source is compiled for several instruction sets (kernels.inc); dispatch.cc chooses once at
 // run time. Equal inputs give equal bits, with AVX2 and AVX-512 the same. A thread's first product
@@ -8,9 +9,12 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "exec/backend/element.h"
 #include "exec/backend/shapes.h"
+#include "exec/cpu/kernels/instruction_set.h"
 
 namespace rehearse::exec {
 
@@ -27,20 +31,37 @@ struct LionFactors {
   float keep = 1, size = 0;
 };
 
-struct KernelTable {
-  using Element = float;
-  std::string_view instruction_set;  // "avx512", "avx2", "generic"
+template <class Of>
+struct KernelsOf {
+  using Element = Of;
 #define KERNEL(name, parameters, arguments) void(*name) parameters = nullptr;
 #include "exec/backend/kernel_rows.inc"
+};
+
+// What is named without a type is fp32's.
+struct KernelTable : KernelsOf<float> {
+  std::string_view instruction_set;  // "avx512", "avx2", "generic"
+  KernelsOf<BFloat16> bfloat16;
+  KernelsOf<Float16> float16;
+  template <class Of>
+  const KernelsOf<Of>& of() const {
+    if constexpr (std::is_same_v<Of, BFloat16>) {
+      return bfloat16;
+    } else if constexpr (std::is_same_v<Of, Float16>) {
+      return float16;
+    } else {
+      return *this;
+    }
+  }
   double (*sum_of_squares)(std::int64_t count, const float* x) = nullptr;
   void (*adamw)(std::int64_t count, const AdamwFactors& factors, const float* gradient,
                 float* parameter, float* m, float* v) = nullptr;
   void (*lion)(std::int64_t count, const LionFactors& factors, const float* gradient,
                float* parameter, float* m) = nullptr;
-  std::int64_t (*room_bytes)(std::int64_t width) = nullptr;  // kernel_room_bytes()
+  std::int64_t (*room_bytes)(const KernelRoom& room) = nullptr;  // kernel_room_bytes()
 };
 
-// Calls a kernel of the table with arguments as the interface has them: void* is float* here.
+// Calls a kernel of the table with arguments as the interface has them: void* has a type here.
 template <class... Parameters, class... Arguments>
 void call_kernel(void (*kernel)(Parameters...), const Arguments&... arguments) {
   kernel(static_cast<Parameters>(arguments)...);

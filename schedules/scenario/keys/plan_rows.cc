@@ -389,7 +389,7 @@ constexpr std::array kPlanRows{
                 .members = &kPrecision,
                 .searchable = true,
                 .about = "types of parameters, gradients, optimizer and products"},
-        .run = said("", "", "what the device has instead"),
+        .run = said("", "", "what the device has instead; left out, a CPU runs fp32"),
         .field = &Plan::precision,
         .text = plan_values::precision,
         .idle = {{{[](const JsonValue& value) { return value.text == "fp16"; },

@@ -62,9 +62,10 @@ struct Trained {
   std::string error;
 };
 
-// REQUIRES: `run` performs the model in that layout.
+// REQUIRES: `run` performs the model in that layout. steps: 0: the scenario's.
 inline Trained train_layout(const std::string& model_file,
-                            const std::vector<std::string>& plan_keys, int workers = 1) {
+                            const std::vector<std::string>& plan_keys, int workers = 1,
+                            std::int64_t num_steps = 0) {
   Trained out;
   const auto fail = [&out](const Error& error) {
     out.error = error.message;
@@ -80,12 +81,13 @@ inline Trained train_layout(const std::string& model_file,
   const Result<Schedule> lowered = lower_for_run(model, plan);
   if (!lowered) return fail(lowered.error());
   const Schedule& schedule = lowered.value();
-  const Backend backend = make_cpu_backend();
+  const Backend backend = make_cpu_backend(element_of(plan.precision.compute));
   const Result<std::unique_ptr<Interpreter>> made =
       Interpreter::create({model, plan}, schedule, backend, {.workers = workers});
   if (!made) return fail(made.error());
   Interpreter& process = *made.value();
-  const TrainOptions& options = scenario.value().train;
+  TrainOptions options = scenario.value().train;
+  if (num_steps > 0) options.steps = num_steps;
   process.initialise(initial_values(model, options.seed));
   const Result<Data> data = Data::open("synthetic", model.vocabulary, options.seed);
   if (!data) return fail(data.error());
@@ -108,8 +110,8 @@ inline Trained train_layout(const std::string& model_file,
 }
 
 inline Trained train_layout(Family family, const std::vector<std::string>& plan_keys,
-                            int workers = 1) {
-  return train_layout(model_text(family), plan_keys, workers);
+                            int workers = 1, std::int64_t num_steps = 0) {
+  return train_layout(model_text(family), plan_keys, workers, num_steps);
 }
 
 // Greatest distances, relative: of a loss, of a norm, and of a tensor in the Euclidean norm.

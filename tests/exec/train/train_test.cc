@@ -238,7 +238,7 @@ TEST(Train, SaysThatItDiverged) {
       << steps.error().message;
 }
 
-TEST(Train, RefusesWhatItDoesNotExecute) {
+TEST(Train, RefusesADeviceThatWasOpenedForAnotherPrecision) {
   Ready on = ready(Family::Gpt2, {"precision=\"bf16\""});
   const auto made =
       Interpreter::create({on.scenario.model, on.scenario.plan}, on.schedule, on.backend, {});
