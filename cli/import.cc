@@ -32,16 +32,14 @@ Result<std::map<std::string, std::string>> variables_of(const std::vector<std::s
 }
 
 int import(const ImportOptions& options) {
-  if (!options.stage.empty()) {
-    return fail("import: --stage: not built yet: stages of a file are not told apart");
-  }
   const Result<std::map<std::string, std::string>> variables = variables_of(options.variables);
   if (!variables) return fail("import: " + variables.error().message);
   const Result<OpenedConfig> opened = open_config({.files = options.files,
                                                    .arguments = options.arguments,
                                                    .framework = options.framework,
                                                    .variables = variables.value(),
-                                                   .recipe = options.recipe});
+                                                   .recipe = options.recipe,
+                                                   .stage = options.stage});
   if (!opened) return fail(opened.error());
   const std::string name = options.files.empty() ? "" : stem_of(options.files.front());
   const Result<Imported> made = import_flags(opened.value().framework, opened.value().settings,
@@ -96,7 +94,7 @@ Command import_command() {
       {"--base", &o->base, "a scenario that what is imported is laid over"},
       {"--from", &o->framework, "whose files they are, where it is not plain: megatron, ..."},
       {"--recipe", &o->recipe, "the function of a Python recipe"},
-      {"--stage", &o->stage, "the stage of a file that has several"},
+      {"--stage", &o->stage, "the stage of a file that has several, by its name; left out: its first"},
       {"--ignore-unknown", &o->ignore_unknown, "report flags that nobody knows, and go on"},
       {"--json", &o->json, "one JSON document on stdout"},
       {"--", &o->arguments, "arguments of the framework, over the files"},

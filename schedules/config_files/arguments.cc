@@ -118,6 +118,7 @@ Result<LaunchCommand> launch_command(const ShellScript& script, const std::strin
   std::vector<ShellWord> outer;  // srun ... of a command that ends in bash -c
   for (const ShellCommand& command : script.commands) {
     const std::vector<ShellWord>& words = command.words;
+    if (!words.empty() && (words[0].text == "echo" || words[0].text == "printf")) continue;
     std::size_t program = words.size();
     for (std::size_t i = 0; i < words.size(); ++i) {
       const bool module = i > 0 && words[i - 1].text == "-m" &&

@@ -16,7 +16,7 @@ bool is_scalar(const JsonValue& value) {
 
 void walk(const JsonValue& value, const std::string& name, const std::string& file,
           std::vector<Setting>& flags) {
-  if (value.is(JsonKind::Object) && !value.members.empty()) {
+  if (value.is(JsonKind::Object)) {  // an empty one says nothing
     for (const JsonMember& member : value.members) {
       walk(member.value, name.empty() ? member.key : name + "." + member.key, file, flags);
     }
@@ -31,7 +31,7 @@ void walk(const JsonValue& value, const std::string& name, const std::string& fi
   Setting flag{.flag = name, .file = file, .line = value.line};
   if (value.is(JsonKind::Array)) {
     for (const JsonValue& item : value.items) flag.values.push_back(scalar_text(item));
-  } else if (value.is(JsonKind::Null) || value.is(JsonKind::Object)) {
+  } else if (value.is(JsonKind::Null)) {
     flag.null = true;
   } else {
     flag.values.push_back(scalar_text(value));

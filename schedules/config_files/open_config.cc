@@ -24,9 +24,9 @@ std::string_view extension(std::string_view path) {
              ? std::string_view()
              : path.substr(dot);
 }
-bool has_any(std::string_view text, std::initializer_list<std::string_view> words) {
+bool has_any(std::string_view text, const std::vector<std::string>& words) {
   return std::ranges::any_of(
-      words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+      words, [&](const std::string& word) { return text.find(word) != std::string_view::npos; });
 }
 std::string_view first_token(std::string_view text) {
   while (!text.empty()) {
@@ -77,27 +77,33 @@ Result<OpenedFile> open_file(const std::string& path) {
     return Error{path + ": holds bytes that are no text: not a configuration"};
   }
   file.form = form_of(path, file.text);
-  if (file.form == Form::Json) {
-    Result<JsonValue> read = parse_json(plain_json(file.text), path);
-    if (!read) return read.error();
-    file.document = std::move(read).value();
-  } else if (file.form == Form::Yaml || file.form == Form::Toml) {
+  return file;
+}
+
+bool is_tree(Form form) {
+  return form == Form::Json || form == Form::Yaml || form == Form::Toml;
+}
+
+// The text of a tree as a document.
+Result<> parse_tree(OpenedFile& file) {
+  const std::string& path = file.path;
+  const auto read_tree = [&]() -> Result<JsonValue> {
+    if (file.form == Form::Json) return parse_json(plain_json(file.text), path);
     const Result<const TreeModule*> module = load_module<TreeModule>();
     if (!module) return Error{path + ": " + module.error().message};
-    Result<JsonValue> read = file.form == Form::Yaml ? module.value()->yaml(file.text, path)
-                                                     : module.value()->toml(file.text, path);
-    if (!read) return read.error();
-    file.document = std::move(read).value();
+    return file.form == Form::Yaml ? module.value()->yaml(file.text, path)
+                                   : module.value()->toml(file.text, path);
+  };
+  Result<JsonValue> read = read_tree();
+  if (!read) return read.error();
+  file.document = std::move(read).value();
+  if (!file.document.is(JsonKind::Object)) {
+    return Error{path + ": no configuration that is known here: it is no table of keys"};
   }
-  if (file.form == Form::Json || file.form == Form::Yaml || file.form == Form::Toml) {
-    if (!file.document.is(JsonKind::Object)) {
-      return Error{path + ": no configuration that is known here: it is no table of keys"};
-    }
-    if (file.document.find("plan") != nullptr && file.document.find("cluster") != nullptr) {
-      return Error{path + ": is a scenario already: rehearse simulate " + path};
-    }
+  if (file.document.find("plan") != nullptr && file.document.find("cluster") != nullptr) {
+    return Error{path + ": is a scenario already: rehearse simulate " + path};
   }
-  return file;
+  return {};
 }
 
 // Whether a document has the dotted key: "parallelism.tp".
@@ -127,7 +133,7 @@ class Opener {
       if (!file) return file.error();
       files.push_back(std::move(file).value());
     }
-    for (const OpenedFile& file : files) {
+    for (OpenedFile& file : files) {
       if (const Result<> read = read_file(file); !read) return read.error();
     }
     if (!asked_.arguments.empty()) {
@@ -138,6 +144,9 @@ class Opener {
     }
     if (framework_ == nullptr)
       return Error{"nothing to import: name a file, or arguments behind --"};
+    if (!asked_.stage.empty() && !stage_found_) {
+      return Error{"--stage " + json_excerpt(asked_.stage) + ": nothing that is read has stages"};
+    }
     return OpenedConfig{*framework_, std::move(settings_)};
   }
 
@@ -195,15 +204,28 @@ class Opener {
       return std::ranges::all_of(sign, said);
     });
   }
-  // The framework whose sign is there, or else that knows most of the flags.
+  // Whether it knows half of the flags and more, if only that nothing depends on them.
+  static bool mostly_known(const Framework& framework, const std::vector<ShellWord>& words) {
+    std::int64_t known = 0, flags = 0;
+    for (const ShellWord& word : words) {
+      if (!word.text.starts_with("--")) continue;
+      const std::string flag = word.text.substr(0, word.text.find('='));
+      const FlagFamily* family = framework.family(flag);
+      ++flags;
+      known += framework.find(flag) != nullptr || (family != nullptr && family->pattern != "*");
+    }
+    return 2 * known >= flags;
+  }
+  // The framework whose sign is there and that knows most of the flags, or else that knows more of
+  // them than any other.
   void choose(const std::vector<ShellWord>& words) {
     std::array<std::int64_t, 3> most{-1, -1, -1};
     for (const Framework& framework : frameworks_) {
-      if (has_flag_sign(framework, words)) {
+      const auto known = known_flags(framework, words);
+      if (has_flag_sign(framework, words) && mostly_known(framework, words)) {
         framework_ = &framework;
         return;
       }
-      const auto known = known_flags(framework, words);
       if (known <= most) continue;
       most = known;
       framework_ = &framework;
@@ -227,7 +249,11 @@ class Opener {
                  "); --from NAME says of whom it is"};
   }
 
-  Result<> read_file(const OpenedFile& file) {
+  Result<> read_file(OpenedFile& file) {
+    if (is_tree(file.form)) {
+      if (const Result<> made = edit(file); !made) return made;
+      if (const Result<> parsed = parse_tree(file); !parsed) return parsed;
+    }
     switch (file.form) {
       case Form::Shell:
         return read_script(file);
@@ -246,6 +272,18 @@ class Opener {
     return read_document(file);
   }
 
+  // What a script before it makes of this file.
+  Result<> edit(OpenedFile& file) const {
+    if (file_name(edited_.file) != file_name(file.path)) return {};
+    Result<std::string> text = edited(file.text, edited_.edits);
+    if (!text) return Error{file.path + ": " + text.error().message};
+    file.text = std::move(text).value();
+    return {};
+  }
+  static std::string file_name(const std::string& path) {
+    return std::filesystem::path(shown_unknown(path)).filename().string();
+  }
+
   Result<> read_script(const OpenedFile& file) {
     Result<ShellScript> script = read_shell_script(file.text, file.path, asked_.variables);
     if (!script) return script.error();
@@ -257,7 +295,12 @@ class Opener {
         });
     if (!command) return command.error();
     settings_.program = command.value().program;
-    if (framework_ == nullptr) choose(command.value().arguments);
+    if (framework_ == nullptr) {
+      choose(command.value().arguments);
+      if (const Result<> known = check_program(file, command.value().arguments); !known) {
+        return known;
+      }
+    }
     std::vector<std::string>& warnings = settings_.warnings;
     warnings.insert(warnings.end(), script.value().warnings.begin(), script.value().warnings.end());
     settings_.launch = launched(command.value(), script.value(), warnings);
@@ -267,54 +310,77 @@ class Opener {
     // accelerate launch --config_file
     std::vector<Setting> launcher =
         flags_of_words(command.value().launcher, file.path, takes_value, warnings);
-    if (const Result<> read = read_named_file(launcher, script.value().documents); !read) {
-      return read;
-    }
+    if (const Result<> read = read_named_file(launcher, script.value()); !read) return read;
     std::vector<Setting> flags;
     std::swap(flags, settings_.flags);
-    const Result<> read = read_named_file(flags, script.value().documents);
+    const Result<> read = read_named_file(flags, script.value());
     settings_.flags.insert(settings_.flags.begin(), flags.begin(), flags.end());
     return read;
   }
 
-  // A file that a script's flag names: a here-document of the script, or one that is given as well.
-  Result<> read_named_file(std::vector<Setting>& flags,
-                           const std::map<std::string, std::string>& documents) {
+  // A program that no framework has, whose flags are mostly its own: what is known of them would be
+  // another's.
+  Result<> check_program(const OpenedFile& file, const std::vector<ShellWord>& words) const {
+    const auto [known, starts, spelled] = known_flags(*framework_, words);
+    const bool named = !framework_->lookup("refused_programs", settings_.program).is_null();
+    if (named || starts > 0 || (known > 0 && mostly_known(*framework_, words))) return {};
+    return Error{file.path + ": " + settings_.program +
+                 ": no program of a framework that is known here, and most of its flags are "
+                 "none's; --from NAME reads it as one's"};
+  }
+
+  // A file that a script's flag names: a here-document of the script, or one that is given as well,
+  // maybe as what the script makes its own of.
+  Result<> read_named_file(std::vector<Setting>& flags, const ShellScript& script) {
+    const std::map<std::string, std::string>& documents = script.documents;
     for (Setting& flag : flags) {
       const auto named = [&](const std::string& key) {
         return formula_name(key) == formula_name(flag.flag);
       };
       if (flag.values.size() != 1 || !std::ranges::any_of(framework_->files_in, named)) continue;
       flag.unknown.clear();  // its name may hang on a run; what it says does not
+      const auto made = std::ranges::find_if(script.edited, [&](const auto& one) {
+        return shown_unknown(one.first) == flag.values[0];
+      });
+      if (made != script.edited.end()) edited_ = made->second;
       if (asked_.files.size() > 1) continue;
       const auto document = std::ranges::find_if(
           documents, [&](const auto& one) { return shown_unknown(one.first) == flag.values[0]; });
       if (document == documents.end()) {
-        return json_error(
-            flag.file, flag.line, flag.flag,
-            "says more in " + json_excerpt(flag.values[0]) + ": name that file behind this one");
+        const std::string source =
+            made == script.edited.end() ? flag.values[0] : shown_unknown(edited_.file);
+        return json_error(flag.file, flag.line, flag.flag,
+                          "says more in " + json_excerpt(source) +
+                              ": name that file behind this one");
       }
-      OpenedFile file{.path = flag.file, .text = {}, .form = Form::Json, .document = {}};
-      Result<JsonValue> read = parse_json(plain_json(document->second), flag.values[0]);
-      if (!read) return read.error();
-      file.document = std::move(read).value();
-      if (!file.document.is(JsonKind::Object)) {
-        return json_error(flag.file, flag.line, flag.flag, "is no table of keys");
-      }
+      OpenedFile file{
+          .path = flag.values[0], .text = document->second, .form = Form::Json, .document = {}};
+      if (const Result<> parsed = parse_tree(file); !parsed) return parsed;
+      file.path = flag.file;
       if (const Result<> done = read_document(file); !done) return done;
     }
     return {};
   }
 
-  // The framework that knows most of what a recipe assigns.
+  // A recipe is of the framework whose modules it imports.
   Result<> read_recipe(const OpenedFile& file) {
     Result<Settings> read = flags_of_python(file.text, file.path, asked_.recipe, asked_.variables);
     if (!read) return read.error();
     Settings recipe = std::move(read).value();
     if (framework_ == nullptr) {
-      std::vector<ShellWord> words;
-      for (const Setting& flag : recipe.flags) words.push_back({"--" + flag.flag, flag.line});
-      choose(words);
+      std::size_t longest = 0;
+      for (const Framework& one : frameworks_) {
+        for (const std::string& module : one.modules) {
+          const bool imported = has_any(file.text, {"from " + module, "import " + module});
+          if (!imported || module.size() <= longest) continue;
+          longest = module.size();
+          framework_ = &one;
+        }
+      }
+      if (framework_ == nullptr) {
+        return Error{file.path + ": imports no module of a framework that is known here; --from "
+                                 "NAME says of whom it is"};
+      }
     }
     if (settings_.launch.gpus == 0) settings_.launch = std::move(recipe.launch);
     for (std::string& warning : recipe.warnings) settings_.warnings.push_back(std::move(warning));
@@ -354,7 +420,9 @@ class Opener {
     const std::string& root = framework_->flags_in;
     const JsonMember* part = root.empty() ? nullptr : file.document.find(root);
     if (part == nullptr) {
-      std::vector<Setting> flags = flags_of_document(file.document, file.path);
+      JsonValue document = file.document;
+      if (const Result<> chosen = choose_stage(document, file.path); !chosen) return chosen;
+      std::vector<Setting> flags = flags_of_document(document, file.path);
       resolve_interpolations(flags, asked_.variables);
       add(std::move(flags));
       return read_second_file(file);
@@ -367,6 +435,40 @@ class Opener {
         settings_.launch.environment.push_back(std::move(one));
       }
     }
+    return {};
+  }
+  // Of a list of stages the one that is asked for, else the first; the others are named.
+  Result<> choose_stage(JsonValue& document, const std::string& path) {
+    const std::string& key = framework_->stages_in;
+    const auto list = std::ranges::find(document.members, key, &JsonMember::key);
+    if (key.empty() || list == document.members.end() || !list->value.is(JsonKind::Array)) {
+      return {};
+    }
+    std::vector<JsonValue>& stages = list->value.items;
+    std::vector<std::string> names;
+    for (const JsonValue& stage : stages) {
+      const JsonMember* name = stage.is(JsonKind::Object) ? stage.find("name") : nullptr;
+      names.push_back(name == nullptr ? "" : scalar_text(name->value));
+    }
+    if (stages.empty()) return {};
+    stage_found_ = true;
+    const auto named = std::ranges::find(names, asked_.stage);
+    if (!asked_.stage.empty() && named == names.end()) {
+      const std::vector<std::string_view> known(names.begin(), names.end());
+      return Error{path + ": --stage " + json_excerpt(asked_.stage) + ": no such stage" +
+                   what_is_known(asked_.stage, known)};
+    }
+    const std::size_t chosen =
+        asked_.stage.empty() ? 0 : static_cast<std::size_t>(named - names.begin());
+    if (stages.size() > 1) {
+      std::string others;
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        if (i != chosen) others += (others.empty() ? "" : ", ") + json_excerpt(names[i]);
+      }
+      settings_.warnings.push_back(path + ": of its stages " + json_excerpt(names[chosen]) +
+                                   " is read; --stage NAME reads another: " + others);
+    }
+    stages = {stages[chosen]};
     return {};
   }
   // A key whose value names a file that lies over this one: beside it, or where the user stands.
@@ -386,9 +488,15 @@ class Opener {
         return json_error(file.path, member->line, key,
                           "no such file: " + json_excerpt(named) + ": name it behind this one");
       }
-      const Result<OpenedFile> second = open_file(path.string());
-      if (!second) return second.error();
-      if (const Result<> read = read_document(second.value()); !read) return read;
+      Result<OpenedFile> opened = open_file(path.string());
+      if (!opened) return opened.error();
+      OpenedFile second = std::move(opened).value();
+      if (!is_tree(second.form)) {
+        return json_error(file.path, member->line, key,
+                          json_excerpt(named) + " is no table of keys");
+      }
+      if (const Result<> parsed = parse_tree(second); !parsed) return parsed;
+      if (const Result<> read = read_document(second); !read) return read;
     }
     return {};
   }
@@ -412,7 +520,9 @@ class Opener {
   const std::vector<Framework>& frameworks_;
   const Framework* framework_ = nullptr;
   Settings settings_;
-  int seconds_ = 0;  // files that others name
+  EditedFile edited_;         // what the script makes a file of that a flag names
+  bool stage_found_ = false;  // a list of stages
+  int seconds_ = 0;           // files that others name
 };
 
 }  // namespace

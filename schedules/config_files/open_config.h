@@ -19,6 +19,7 @@ struct ConfigFiles {
   std::string framework;               // --from; empty: by what the files say
   std::map<std::string, std::string> variables;  // --var NAME=VALUE
   std::string recipe;                            // --recipe: a function of a Python file
+  std::string stage;                             // --stage: of a file that has several
 };
 
 struct OpenedConfig {

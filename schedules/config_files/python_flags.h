@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python recipes are read as text, never run: of one function the statements `cfg.a.b = value` and
 // `cfg.a = Name(key=value, ...)`, and what it returns as `Name(key=value, ...)`. A value is a
-// number, a text, True, False, None or a list of those; another one is taken as it is written.
+// number, a text, True, False, None, a product, a list of those, a constant of the file, an
+// argument's default; another one, load("x"), is taken as it is written.
+// Functions of the same file that it calls are read with their arguments; a branch whose test hangs
+// on something else, and every loop, is left out with a note.
 #pragma once
 
 #include <map>

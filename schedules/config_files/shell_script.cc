@@ -127,6 +127,7 @@ class Script {
       negated = !negated;
       ++at_;
     }
+    stream_ = {};
     Truth last = command(active, hides);
     while (problem_.none() && (at_operator("|") || at_operator("|&"))) {
       ++at_;
@@ -371,8 +372,41 @@ class Script {
     return Truth::Yes;
   }
 
+  // sed of texts, in a pipeline: sed "s/A/B/" FILE | sed "s/C/D/" > TARGET, or of a here-document.
+  void take_edits(const ShellCommand& command, const std::vector<std::string>& targets) {
+    bool written = false;  // a command behind -e
+    bool in_place = false, read = true;
+    for (std::size_t i = 1; i < command.words.size(); ++i) {
+      const std::string& word = command.words[i].text;
+      if (word == "-e" || word == "-i") {
+        in_place = in_place || word == "-i";
+        continue;
+      }
+      const bool expression = !written || command.words[i - 1].text == "-e";
+      if (!expression) {
+        stream_.file = word;
+        continue;
+      }
+      written = true;
+      const std::optional<TextEdit> edit = text_edit(word);
+      read = read && edit;
+      if (edit) stream_.edits.push_back(*edit);
+    }
+    if (!read) {
+      warn(command.words[0].line, "sed with more than texts is not read");
+      return;
+    }
+    if (in_place) {
+      EditedFile& whole = made_.edited[stream_.file];  // several commands, one after another
+      whole.file = stream_.file;
+      whole.edits.insert(whole.edits.end(), stream_.edits.begin(), stream_.edits.end());
+    }
+    if (!targets.empty() && !stream_.file.empty()) made_.edited[targets[0]] = stream_;
+  }
+
   void take_command(ShellCommand& command, const std::vector<std::string>& targets,
                     const ShellToken* document) {
+    if (command.words[0].text == "sed") return take_edits(command, targets);
     if (document != nullptr) {
       const std::string text = document->quoted ? document->text : expansion_.document(*document);
       if (command.words[0].text == "cat" && !targets.empty()) made_.documents[targets[0]] = text;
@@ -406,6 +440,7 @@ class Script {
   std::vector<ShellToken> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0, nesting_ = 0;
+  EditedFile stream_;    // what flows through the pipeline that is read
   bool ended_ = false;   // exit
   bool hiding_ = false;  // what is assigned is unknown
 };

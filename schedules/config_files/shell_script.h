@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "schedules/base/result.h"
+#include "schedules/config_files/edited_file.h"
 
 namespace rehearse {
 
@@ -29,6 +30,7 @@ struct ShellScript {
   std::vector<ShellCommand> commands;
   std::map<std::string, ShellWord> variables, exported;
   std::map<std::string, std::string> documents;  // here-documents by the file they go to
+  std::map<std::string, EditedFile> edited;      // what sed makes of others, likewise
   std::vector<std::string> warnings;
 };
 

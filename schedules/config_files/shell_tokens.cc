@@ -175,9 +175,12 @@ class Tokens {
     }
     at_ = std::min(at_, text_.size());
     const std::string_view raw = text_.substr(first, at_ - first);
+    line_ += static_cast<std::int32_t>(std::ranges::count(raw, '\n'));
+    const bool stream = at_ < text_.size() && (text_[at_] == '<' || text_[at_] == '>') &&
+                        raw.find_first_not_of("0123456789") == kNone;
+    if (stream) return;  // 2 of 2>&1
     add(ShellToken::Kind::Word, raw);
     tokens_.back().line = line;
-    line_ += static_cast<std::int32_t>(std::ranges::count(raw, '\n'));
   }
   // NAME=( words ): comments inside end with their line.
   std::size_t end_of_array() {

@@ -45,7 +45,8 @@ constexpr KeySpec kFlagKeys[] = {text("flag", true),
                                  text("source", true)};
 constexpr KeyTable kFlag{.title = "flag", .keys = kFlagKeys};
 
-constexpr KeySpec kFamilyKeys[] = {texts("flags"), words("use", kUses), text("note")};
+constexpr KeySpec kFamilyKeys[] = {
+    texts("flags"), words("use", kUses), text("note"), {.name = "whole", .types = kBool}};
 constexpr KeyTable kFamily{.title = "family", .keys = kFamilyKeys};
 
 constexpr KeySpec kStepKeys[] = {text("let"),         text("set"),   text("refuse"), text("warn"),
@@ -75,6 +76,8 @@ constexpr KeySpec kFileKeys[] = {
     text("flags_in"),
     texts("files_in"),
     texts("programs"),
+    texts("modules"),
+    text("stages_in"),
     {.name = "last_words", .types = kBool},
     text("base"),
     texts("base_flags"),
@@ -126,6 +129,8 @@ class FrameworkReader {
                    .last_words = document_.given("last_words") != nullptr,
                    .files_in = list_of(document_, "files_in"),
                    .programs = list_of(document_, "programs"),
+                   .modules = list_of(document_, "modules"),
+                   .stages_in = text_of(document_, "stages_in"),
                    .runtimes = list_of(document_, "runtimes")};
     for (const JsonValue& row : items("signs")) {
       std::vector<std::string>& sign = made.signs.emplace_back();
@@ -134,8 +139,8 @@ class FrameworkReader {
     for (const JsonValue& row : items("flags")) made.flags.push_back(flag(row));
     for (const JsonValue& row : items("families")) {
       for (const std::string& pattern : list_of(row, "flags")) {
-        made.families.push_back(
-            {pattern, enum_of(row, "use", kUses, FlagUse::NoEffect), text_of(row, "note")});
+        made.families.push_back({pattern, enum_of(row, "use", kUses, FlagUse::NoEffect),
+                                 text_of(row, "note"), row.given("whole") != nullptr});
       }
     }
     if (const JsonValue* tables = document_.given("tables")) {
@@ -327,7 +332,9 @@ const FlagRow* Framework::find(std::string_view flag) const {
     }
   }
   const std::size_t dot = wanted.rfind('.');
-  return last_words && dot != std::string::npos ? find(wanted.substr(dot + 1)) : nullptr;
+  if (!last_words || dot == std::string::npos) return nullptr;
+  const FlagFamily* of = family(flag);
+  return of != nullptr && of->whole ? nullptr : find(wanted.substr(dot + 1));
 }
 
 const FlagRow* Framework::find_by_name(std::string_view wanted) const {

@@ -54,6 +54,7 @@ struct FlagFamily {
   std::string pattern;
   FlagUse use = FlagUse::NoEffect;
   std::string note;
+  bool whole = false;  // a flag of it is none that is known by its last word
 };
 
 struct Step {
@@ -87,6 +88,8 @@ struct Framework {
   bool last_words = false;  // flags are known by their last word: "model.num_layers" as num_layers
   std::vector<std::string> files_in;  // keys whose value names a second file
   std::vector<std::string> programs;  // that its scripts start, as patterns
+  std::vector<std::string> modules;   // of Python, that its recipes import
+  std::string stages_in;  // the key of a list of stages that are trained one after another
   std::vector<FlagRow> flags;
   std::vector<FlagFamily> families;  // of flags without a row, in this order
   std::vector<std::pair<std::string, std::vector<std::pair<std::string, Json>>>> tables;

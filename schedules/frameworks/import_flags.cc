@@ -85,6 +85,9 @@ class Importer {
       } else if (const FlagFamily* family = framework_.family(setting.flag)) {
         report.use = family->use;
         report.note = family->note;
+        if (family->use == FlagUse::Refused && !setting.null) {
+          return setting_error(setting, family->note);
+        }
       } else if (!options_.ignore_unknown) {
         return setting_error(setting, "no flag of " + framework_.title +
                                           " that is known here; the nearest is " +

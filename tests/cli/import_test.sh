@@ -38,6 +38,66 @@ refused 2 "scenario already" import scenarios/pipeline-1f1b.json
 says "unknown here" import --ignore-unknown --gpus 1 -- --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
   --micro-batch-size 1 --seq-length 16 --max-position-embeddings 16 --vocab-size 128 --bf16 --nobody-knows 3
 
+# Stages of a file: by name, else the first; the others are named.
+cat $data/nanotron-tiny-llama.yaml - >"$work/stages.yaml" <<'YAML'
+data_stages:
+  - {name: Stable, start_training_step: 1}
+  - {name: Long, start_training_step: 10, sequence_length: 512}
+YAML
+says '"Stable" is read; --stage NAME reads another: "Long"' import "$work/stages.yaml"
+says '"sequence_length": 512' import "$work/stages.yaml" --stage Long -o -
+refused 2 'no such stage, the nearest known one is Long' import "$work/stages.yaml" --stage Lon
+refused 2 "nothing that is read has stages" import $data/titan-llama3-8b.toml --gpus 8 --stage Long
+
+# A file that the script makes of another with sed, and a program that nobody here knows.
+cat >"$work/sed.sh" <<'SHELL'
+config=ds_config_made.json
+sed "s/SIZE/${BATCH:-16}/" ds_TEMPLATE.json | sed "s/STAGE/$ZERO/" > ${config}
+deepspeed pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 \
+  --max-position-embeddings 16 --vocab-size 128 --micro-batch-size 2 --global-batch-size 16 --fp16 \
+  --deepspeed --deepspeed_config ${config} --no-pipeline-parallel --lr 1e-4 2>&1 | tee log
+SHELL
+echo '{"train_batch_size": SIZE, "zero_optimization": {"stage": STAGE}}' >"$work/ds_TEMPLATE.json"
+refused 2 'says more in "ds_TEMPLATE.json"' import "$work/sed.sh" --gpus 8
+refused 2 "STAGE becomes .ZERO, which only a run knows: --var ZERO=VALUE" import "$work/sed.sh" "$work/ds_TEMPLATE.json" --gpus 8
+says "ZeRO-2" import "$work/sed.sh" "$work/ds_TEMPLATE.json" --gpus 8 --var ZERO=2
+refused 2 "its file says 8 samples a step" import "$work/sed.sh" "$work/ds_TEMPLATE.json" --gpus 8 --var ZERO=2 --var BATCH=8
+echo 'deepspeed mine.py --my-own 3 --other 4 --seed 1' >"$work/mine.sh"
+refused 2 "mine.py: no program of a framework that is known here" import "$work/mine.sh"
+
+# A recipe is of the framework whose module it imports; functions of its file are followed.
+cat >"$work/recipe.py" <<'PYTHON'
+from megatron.bridge.training.config import ConfigContainer
+SEQUENCE = 4 * 1024
+def base(seq=2048, wide=False):
+    cfg = _pretrain_common()
+    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Meta-Llama-3-8B").get_model_config()
+    cfg.model.seq_length = seq
+    cfg.train.global_batch_size = 16
+    cfg.train.micro_batch_size = 1
+    if wide:
+        cfg.model.tensor_model_parallel_size = 2
+    else:
+        cfg.model.tensor_model_parallel_size = 4
+    if seen_nowhere:
+        cfg.train.micro_batch_size = 8
+    return cfg
+def mine():
+    cfg = base(SEQUENCE, wide=True)
+    cfg.train.global_batch_size = 32
+    return cfg
+PYTHON
+says "left out: if seen_nowhere" import "$work/recipe.py" --recipe mine --gpus 8
+"$rehearse" import "$work/recipe.py" --recipe mine --gpus 8 --json >"$work/json" || fail "recipe: exit $?"
+python3 - "$work/json" <<'PYTHON' || fail "a recipe that calls another is not read as both"
+import json, sys
+plan = json.load(open(sys.argv[1]))["plan"]
+want = {"tensor_parallel": 2, "sequence_length": 4096, "global_batch": 32, "micro_batch": 1}
+sys.exit(any(plan[key] != value for key, value in want.items()))
+PYTHON
+sed 's/megatron.bridge/nobody.knows/' "$work/recipe.py" >"$work/unknown.py"
+refused 2 "imports no module of a framework" import "$work/unknown.py" --recipe mine --gpus 8
+
 # There and back: what is emitted is the same plan, or a key is named.
 "$rehearse" emit pipeline-1f1b --for nemo >"$work/out" 2>"$work/err"
 [ $? -eq 2 ] && grep -q "none are written" "$work/err" || fail "emit --for nemo: $(cat "$work/err")"

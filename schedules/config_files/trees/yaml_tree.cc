@@ -35,15 +35,38 @@ class YamlTree {
           odd_key = member.first.Mark().line + 1;
           continue;
         }
-        made.members.push_back({.key = member.first.Scalar(),
-                                .line = member.first.Mark().line + 1,
-                                .value = value(member.second)});
+        if (member.first.Scalar() == "<<") {  // the members of another, where this has none
+          merge(made, member.second);
+          continue;
+        }
+        JsonMember one{.key = member.first.Scalar(),
+                       .line = member.first.Mark().line + 1,
+                       .value = value(member.second)};
+        if (JsonMember* merged = member_of(made, one.key)) {
+          *merged = std::move(one);
+        } else {
+          made.members.push_back(std::move(one));
+        }
       }
     }
     return made;
   }
 
  private:
+  static JsonMember* member_of(JsonValue& object, const std::string& key) {
+    const auto found = std::ranges::find(object.members, key, &JsonMember::key);
+    return found == object.members.end() ? nullptr : &*found;
+  }
+  void merge(JsonValue& to, const YAML::Node& node) {
+    if (node.IsSequence()) {
+      for (const YAML::Node& item : node) merge(to, item);
+      return;
+    }
+    if (!node.IsMap()) return;
+    for (JsonMember& member : value(node).members) {
+      if (member_of(to, member.key) == nullptr) to.members.push_back(std::move(member));
+    }
+  }
   std::size_t nodes_ = 0;
 };
 
