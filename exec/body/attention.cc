@@ -8,6 +8,7 @@
 
 #include "exec/body/node_rows.h"
 #include "exec/body/token_rows.h"
+#include "schedules/body/head_share.h"
 
 namespace rehearse::exec {
 namespace {
@@ -19,18 +20,25 @@ std::int64_t attention_chunk(const OpView& op) {
   return tokens < op.shared.plan.sequence_length ? tokens : 0;
 }
 
+// The first of the rank's heads with which it attends: another where heads are exchanged.
+std::int64_t first_head(const OpView& op) {
+  return exchanges_heads(op.shared.plan) ? op.context * op.shared.core.heads : 0;
+}
+
 // Of this op and layer.
 AttentionShape attention_shape(const OpView& op) {
   const Transformer& m = op.shared.model;
   const std::int64_t sequence = op.shared.plan.sequence_length, layer = op.layer();
-  AttentionShape shape = op.shared.attention;
+  AttentionShape shape = op.shared.core;
   AttentionForm& form = shape.form;
   if (m.attention_scale > 0 || m.attention_scale_by_layer) form.scale = attention_scale(m, layer);
   form.softcap = m.attention_softcap;
   form.window = m.window(layer) < sequence ? m.window(layer) : 0;
   form.alibi_heads = m.positions == PositionKind::Alibi ? m.heads : 0;
-  form.first_head = op.coordinate * op.shared.shape.heads;
-  form.sinks = op.parameter(ParameterRole::Sinks);
+  form.first_head = op.coordinate * op.shared.shape.heads + first_head(op);
+  if (const std::byte* sinks = op.parameter(ParameterRole::Sinks)) {
+    form.sinks = sinks + first_head(op) * op.shared.shape.element;
+  }
   if (const double rate = op.shared.plan.dropouts.attention; rate > 0) {
     form.dropout = dropout_of(rate, static_cast<std::uint64_t>(op.facts.seed), op.facts.step, layer,
                               DropoutSite::Attention);
@@ -55,11 +63,23 @@ std::byte* keys(const OpView& op, std::byte* qkv) {
   return op.element(qkv, op.shared.shape.heads * op.shared.shape.head_dim);
 }
 
+// The rank whose keys a part of attention meets: so many steps before this one round the ring.
+std::int64_t owner_of(const OpView& op, const Node& n) {
+  const std::int64_t ring = op.shared.plan.context_parallel;
+  return (op.context - n.step + ring) % ring;
+}
+
+// Elements before the part's keys in the array that has them, or their gradients.
+std::int64_t before_keys(const OpView& op, const Node& n) {
+  if (n.step == 0 || !gathers_keys(op.shared.plan)) return 0;
+  return owner_of(op, n) * op.shared.shape.tokens * op.shared.attention.kv_columns();
+}
+
 // The first key that a part of attention meets: a rank's own keys lie in qkv, others' in a block
-// of the ring.
+// that came.
 std::byte* keys_of(const OpView& op, const Node& n) {
   std::byte* block = op.in(n, n.reads.size() - 1);
-  return n.step == 0 ? keys(op, block) : block;
+  return n.step == 0 ? keys(op, block) : op.element(block, before_keys(op, n));
 }
 
 // An earlier slice is before all queries, all of it. Of the own slice the own block is causal; at
@@ -110,7 +130,7 @@ void for_parts(const OpView& op, const Node& n, const Use& use) {
   const std::int64_t slice = std::max(op.compute->slice, 0);
   const std::int64_t of_keys = n.slice >= 0 ? n.slice : slice;
   const std::vector<Run> queries = runs_of(op, slice, op.context);
-  const std::vector<Run> keys = runs_of(op, of_keys, (op.context - n.step + ring) % ring);
+  const std::vector<Run> keys = runs_of(op, of_keys, owner_of(op, n));
   bool none = true;
   const auto meet = [&](const Run& query, const Run& key) {
     AttentionPart part = block;
@@ -219,11 +239,11 @@ void attention_backward(const OpView& op, const Node& n) {
       part.first = std::exchange(first, false);
       op.kernels.attention_part_backward(op.lane, part, op.in(n, 0), op.in(n, 3), keys_of(op, n),
                                          op.in(n, 1), lse, floats(op.out(n, 0)),
-                                         floats(op.out(n, 1)), delta);
+                                         floats(op.out(n, 1)) + before_keys(op, n), delta);
     });
   }
   if (d_sinks != nullptr && (whole || n.first)) {
-    op.kernels.sink_gradient(op.lane, attention_shape(op), lse, delta, d_sinks);
+    op.kernels.sink_gradient(op.lane, attention_shape(op), lse, delta, d_sinks + first_head(op));
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include "exec/body/experts.h"
 #include "exec/body/op_view.h"
-#include "schedules/body/own/body_rehearse.h"
+#include "schedules/body/head_share.h"
 
 namespace rehearse::exec {
 namespace {
@@ -36,6 +36,13 @@ BodyRunner::BodyRunner(const Layout& layout)
                  .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim,
                  .value_dim = s.shape.value_dim};
+  s.core = s.attention;
+  if (const HeadShare share = head_share(layout); share.ranks > 1) {
+    s.core.tokens *= share.ranks;
+    s.core.sequence *= share.ranks;
+    s.core.heads = share.heads;
+    s.core.kv_heads = share.kv_heads;
+  }
   const Transformer& model = layout.model;
   const std::int64_t turning = model.rotary_head_dim();
   s.rotary = {rotary_of(model.rotary, turning, model.max_positions, plan.sequence_length),
@@ -47,21 +54,21 @@ BodyRunner::BodyRunner(const Layout& layout)
     s.room = expert_room(layout);
     s.limits = limits_of(layout, s.room);
   }
+  for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
+    for (std::size_t k = 0; k < kBodyKinds; ++k) {
+      for (std::size_t d = 0; d < kDirections; ++d) {
+        const auto shape =
+            shape_of_kind(layout, k, static_cast<Direction>(d), static_cast<std::int32_t>(slice));
+        if (shape) s.bodies[slice][k][d] = make_body(layout, *shape);
+      }
+    }
+  }
   for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
     const auto of = static_cast<SegmentShape>(k);
     const SegmentKind kind = kind_of(of);
     const bool experts = of == SegmentShape::ExpertLayer;
     if (experts && layout.model.experts.count == 0) continue;
     if (of == SegmentShape::PredictionLayer) continue;  // only frameworks have them
-    for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
-      for (std::size_t d = 0; d < kDirections; ++d) {
-        s.bodies[slice][k][d] =
-            make_rehearse_body(layout, {.segment = kind,
-                                        .experts = experts,
-                                        .direction = static_cast<Direction>(d),
-                                        .slice = static_cast<std::int32_t>(slice)});
-      }
-    }
     // A model that lacks such a layer never asks for its body.
     auto tensors = segment_parameters(layout, kind, first_layer(model, experts));
     // A tied head reads the table as its last parameter (OpAddresses).

@@ -37,20 +37,21 @@ struct BodyRunner::Shared {
   const Transformer& model;  // of the layout
   const Plan& plan;
   RankShape shape;
-  AttentionShape attention;
+  AttentionShape attention;      // of the rank's own tokens
+  AttentionShape core;           // with which it attends: of other sizes where heads are exchanged
   std::array<Rotary, 2> rotary;  // of layers without a window, with one
   std::int64_t activation = 0;   // aligned bytes of (local, hidden)
   ExpertRoom room;
   ExpertLimits limits;
-  // by slice of the sequence
-  std::vector<std::array<std::array<Body, kDirections>, kNumSegmentShapes>> bodies;
+  // by slice of the sequence, and body_kind
+  std::vector<std::array<std::array<Body, kDirections>, kBodyKinds>> bodies;
   std::array<Roles, kNumSegmentShapes> roles;
 
   std::size_t shape_of(const SegmentInfo& segment) const {
     return static_cast<std::size_t>(segment_shape(model, segment));
   }
   const Body& body(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
-    return bodies[static_cast<std::size_t>(std::max(slice, 0))][shape_of(segment)]
+    return bodies[static_cast<std::size_t>(std::max(slice, 0))][body_kind(layout, segment)]
                  [static_cast<std::size_t>(direction)];
   }
   // Has the body a collective?

@@ -6,6 +6,7 @@
 #include "schedules/body/framework/body_framework.h"
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/model/layer_mix.h"
+#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 
@@ -29,6 +30,28 @@ SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment)
   }
   if (segment.layer >= model.layers) return SegmentShape::PredictionLayer;
   return model.has_experts(segment.layer) ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer;
+}
+
+std::size_t body_kind(const Layout& layout, const SegmentInfo& segment) {
+  const auto shape = static_cast<std::size_t>(segment_shape(layout.model, segment));
+  const bool keeps = segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer);
+  return keeps ? kNumSegmentShapes + shape : shape;
+}
+
+std::optional<BodyShape> shape_of_kind(const Layout& layout, std::size_t kind, Direction direction,
+                                       std::int32_t slice) {
+  const auto shape = static_cast<SegmentShape>(kind % kNumSegmentShapes);
+  const bool keeps = kind >= kNumSegmentShapes, experts = shape == SegmentShape::ExpertLayer;
+  if (shape == SegmentShape::PredictionLayer) return {};
+  if (experts && layout.model.experts.count == 0) return {};
+  if (keeps && (kind_of(shape) != SegmentKind::Layer || layout.plan.recompute_layers == 0)) {
+    return {};
+  }
+  return BodyShape{.segment = kind_of(shape),
+                   .experts = experts,
+                   .direction = direction,
+                   .slice = slice,
+                   .keeps = keeps};
 }
 
 std::size_t segment_class(const Transformer& model, const SegmentInfo& segment) {
@@ -61,12 +84,15 @@ std::optional<SegmentInfo> segment_of_class(const Transformer& model, std::size_
   return {};
 }
 
-std::vector<std::pair<SegmentInfo, std::int64_t>> layers_by_class(const Transformer& model) {
+std::vector<std::pair<SegmentInfo, std::int64_t>> layers_by_class(const Layout& layout) {
+  const Transformer& model = layout.model;
   std::vector<std::pair<SegmentInfo, std::int64_t>> found;
-  std::vector<std::size_t> place(segment_classes(model), 0);  // in `found`, from 1
+  const std::size_t classes = segment_classes(model);
+  std::vector<std::size_t> place(2 * classes, 0);  // in `found`, from 1
   for (std::int32_t layer = 0; layer < model.layers; ++layer) {
     const SegmentInfo segment{SegmentKind::Layer, layer};
-    std::size_t& at = place[segment_class(model, segment)];
+    const std::size_t kept = keeps_layer(layout.plan, layer) ? classes : 0;
+    std::size_t& at = place[kept + segment_class(model, segment)];
     if (at == 0) {
       found.emplace_back(segment, 0);
       at = found.size();
@@ -81,8 +107,16 @@ bool rotates(const Transformer& model, const SegmentInfo& segment) {
   return model.rotates(std::min<std::int64_t>(segment.layer, model.layers - 1));
 }
 
-BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
+Plan plan_of_kept_layers(const Plan& plan) {
+  Plan kept = plan;
+  kept.recompute = {};
+  kept.recompute_layers = 0;
+  return kept;
+}
+
+BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction direction,
                      std::int32_t slice) {
+  const Transformer& model = layout.model;
   const SegmentShape shape = segment_shape(model, segment);
   const bool prediction = shape == SegmentShape::PredictionLayer;
   const bool has_experts = prediction
@@ -100,10 +134,17 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
           .prediction = prediction,
           .reach = reach,
           .rotates = rotates(model, segment),
-          .variant = segment.kind == SegmentKind::Layer ? variant_of(model, segment.layer) : -1};
+          .variant = segment.kind == SegmentKind::Layer ? variant_of(model, segment.layer) : -1,
+          .keeps = segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer)};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {
+  if (shape.keeps) {
+    BodyShape own = shape;
+    own.keeps = false;
+    const Plan plan = plan_of_kept_layers(layout.plan);
+    return make_body({layout.model, plan}, own);
+  }
   if (shape.variant >= 0) {
     BodyShape own = shape;
     own.variant = -1;

@@ -90,7 +90,9 @@ struct Node {
   bool routed = false;       // on rows that the router sends here: the busiest rank has more
   bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
   GraphPart part = GraphPart::None;
-  std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]; n: also of a row of the loss
+  // Gemm, [elements]; n: also of a row of the loss; k: also of key heads in rows whose heads are
+  // exchanged
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
   std::int64_t parallel = 0;  // Attention: independent tiles of 128 query rows (wave factor)
@@ -100,11 +102,11 @@ struct Node {
   bool first = false;       // of the parts
   // Collective of our executor: the nodes before this one may run while it is under way; -1: none.
   std::int32_t until = -1;
-  std::int64_t serial = 0;    // Scan: steps that follow one another, each with its own delay
-  double rate = 1;            // and the share of the architecture's rate of scans that it reaches
+  std::int64_t serial = 0;  // Scan: steps that follow one another, each with its own delay
+  double rate = 1;          // and the share of the architecture's rate of scans that it reaches
   // Which of so many pieces it is: of a product its rows, of a collective a part of every shard.
   std::int16_t piece = 0, pieces = 1;
-  std::int32_t launches = 1;  // kernels the host issues
+  std::int32_t launches = 1;                // kernels the host issues
   std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
   std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
@@ -159,21 +161,32 @@ struct BodyShape {
   std::optional<Reach> reach{};  // of the layer; none: the mean over the layers
   bool rotates = true;           // its queries and keys; false: where other layers' do, not its
   std::int32_t variant = -1;     // of a mixed model's layers; -1: the model itself
+  bool keeps = false;  // what its forward makes, where the plan computes other layers again
   auto operator<=>(const BodyShape&) const = default;
 };
 // A segment of the model. Prediction layers are segments behind its last layer: the i-th is
 // layer L + i, alike to the last one.
-BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
+BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction direction,
                      std::int32_t slice = -1);
 SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment);
+// Bodies of our executor by number: of every shape, computed again or not, and behind them those of
+// layers that keep what others compute again.
+inline constexpr std::size_t kBodyKinds = 2 * kNumSegmentShapes;
+std::size_t body_kind(const Layout& layout, const SegmentInfo& segment);
+// The shape of that number; none: the plan has no such body, or frameworks alone have it.
+std::optional<BodyShape> shape_of_kind(const Layout& layout, std::size_t kind, Direction direction,
+                                       std::int32_t slice);
 // Segments that are alike have one class: their shape, or behind the shapes one for each variant of
 // a mixed model's layers. Layers that do not rotate are not told apart.
 std::size_t segment_class(const Transformer& model, const SegmentInfo& segment);
 std::size_t segment_classes(const Transformer& model);
 // A segment of the class; none: the model has no such segment.
 std::optional<SegmentInfo> segment_of_class(const Transformer& model, std::size_t index);
-// The first layer of every class that has any, and how many it has.
-std::vector<std::pair<SegmentInfo, std::int64_t>> layers_by_class(const Transformer& model);
+// The first layer of every class that has any, and how many it has; of those that are computed
+// again and those that are not, where the plan has both.
+std::vector<std::pair<SegmentInfo, std::int64_t>> layers_by_class(const Layout& layout);
+// Where plan.recompute_layers leaves out layers: the plan as those have it, nothing computed again.
+Plan plan_of_kept_layers(const Plan& plan);
 // False: a layer whose queries and keys do not rotate, in a model where those of others do.
 bool rotates(const Transformer& model, const SegmentInfo& segment);
 

@@ -176,7 +176,7 @@ class InsideProver {
   using Known = Sums;
   const Known& body_of(const Op& op, const SegmentInfo& segment, Direction direction,
                        std::int32_t slice) {
-    const BodyShape shape = body_shape(layout_.model, segment, direction, slice);
+    const BodyShape shape = body_shape(layout_, segment, direction, slice);
     const auto [known, fresh] = known_.try_emplace(shape);
     if (!fresh) return known->second;
     const Body body = make_body(layout_, shape);

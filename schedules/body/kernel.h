@@ -62,6 +62,10 @@ enum class Kernel : std::uint8_t {
   JoinHeads,    // latent attention: qkv out of what is widened and the rotary key
   SplitHeads,   // its gradients
   PackKeys,     // k, v out of qkv into a block that goes round the ring
+  PackHeads,    // a rank's rows of q, k, v or of o, by the ranks that get their heads
+  JoinTokens,   // what came of the own heads, in the order of the sequence
+  SplitTokens,  // and back: by the ranks whose tokens they are
+  UnpackHeads,  // what came of the own tokens, in its columns; shared key heads summed
   StoreOutput,  // fp32 sums of the parts into o
   AddKeyGradients,
   StoreGradients,  // fp32 dq, dk, dv into dqkv
@@ -179,6 +183,10 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::JoinHeads, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SplitHeads, N::Elementwise, R::None, F::Nothing, "add"},
       {K::PackKeys, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::PackHeads, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::JoinTokens, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SplitTokens, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::UnpackHeads, N::Elementwise, R::None, F::Nothing, "add"},
       {K::StoreOutput, N::Elementwise, R::None, F::Nothing, "add"},
       {K::AddKeyGradients, N::Elementwise, R::None, F::Nothing, "add"},
       {K::StoreGradients, N::Elementwise, R::None, F::Nothing, "add"},

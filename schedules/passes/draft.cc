@@ -13,16 +13,12 @@ BodyTable body_table(const Layout& layout, std::int32_t slices) {
   BodyTable table(static_cast<std::size_t>(slices));
   if (!layout.plan.runtime.performer().keeps_slabs) return table;
   for (std::size_t slice = 0; slice < table.size(); ++slice) {
-    for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
-      const auto shape = static_cast<SegmentShape>(k);
-      const bool experts = shape == SegmentShape::ExpertLayer;
-      if (experts && layout.model.experts.count == 0) continue;
-      if (shape == SegmentShape::PredictionLayer) continue;  // only frameworks have them
+    for (std::size_t k = 0; k < kBodyKinds; ++k) {
       for (std::size_t d = 0; d < kDirections; ++d) {
-        const Body body = make_body(layout, {.segment = kind_of(shape),
-                                             .experts = experts,
-                                             .direction = static_cast<Direction>(d),
-                                             .slice = static_cast<std::int32_t>(slice)});
+        const std::optional<BodyShape> shape =
+            shape_of_kind(layout, k, static_cast<Direction>(d), static_cast<std::int32_t>(slice));
+        if (!shape) continue;
+        const Body body = make_body(layout, *shape);
         table[slice][k][d] = {body.saved_for_dgrad, body.saved_for_wgrad, body.left_for_wgrad,
                               body.workspace, body.key_value_gradient};
       }

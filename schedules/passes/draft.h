@@ -56,14 +56,14 @@ struct DraftOp {
   std::int32_t gap = -1;       // a transfer: behind so many of the row's issued compute ops
 };
 
-// What a segment keeps and works in, by slice, segment shape and direction [B]. Frameworks keep
+// What a segment keeps and works in, by slice, body_kind and direction [B]. Frameworks keep
 // tensors, not slabs: all zero.
 struct BodySizes {
   std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0, workspace = 0;
   std::int64_t key_value_gradient = 0;
 };
 inline constexpr std::size_t kDirections = 4;
-using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kNumSegmentShapes>>;
+using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kBodyKinds>>;
 
 struct Draft {
   const Layout& layout;

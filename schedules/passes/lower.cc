@@ -29,8 +29,7 @@ Estimates estimate_by_flops(const Layout& layout) {
                            : core_again             ? core
                                                     : 0.0;
   const double logits = 2.0 * n * h * static_cast<double>(s.vocabulary);
-  const bool early =
-      plan.runtime.performer().loss_gradient_with_forward && !plan.has_parameter_server();
+  const bool early = loss_gradient_with_forward(plan);
   Estimates e;
   e.layer_forward = ns(2.0 * n * weights + core);
   e.layer_input = ns(2.0 * n * weights + 2.5 * core + recompute);

@@ -20,10 +20,8 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
     return sum;
   }
   for (const SegmentInfo& segment : covered) {
-    const SegmentShape shape = segment_shape(row.draft.layout.model, segment);
-    const BodySizes& body =
-        row.draft.bodies[RowDraft::slice_of(part.op)][static_cast<std::size_t>(shape)]
-                        [static_cast<std::size_t>(direction)];
+    const BodySizes& body = row.draft.bodies[RowDraft::slice_of(part.op)][body_kind(
+        row.draft.layout, segment)][static_cast<std::size_t>(direction)];
     sum.saved_for_dgrad += body.saved_for_dgrad;
     sum.saved_for_wgrad += body.saved_for_wgrad;
     sum.left_for_wgrad += body.left_for_wgrad;
@@ -66,7 +64,7 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
         if (backward && of.experts) visit(of.experts, 0);
         break;
       case SegmentKind::Head: {
-        const bool table = row.draft.loss_gradient_with_forward()
+        const bool table = loss_gradient_with_forward(row.plan)
                                ? kind == OpKind::Forward
                                : kind == OpKind::Backward || kind == OpKind::WeightGradient;
         if (table && of.table) visit(of.table, row.one_table_gradient() ? 0 : 1);
@@ -90,7 +88,7 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const auto covered = row.segments(part);
   for (std::size_t g = covered.size(); g-- > 0;) {
     const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-    const bool table = forward || !row.draft.loss_gradient_with_forward();
+    const bool table = forward || !loss_gradient_with_forward(row.plan);
     if (covered[g].kind == SegmentKind::Embedding) {
       if (!forward) continue;  // an embedding's backward reads no parameters
       add(of.own);

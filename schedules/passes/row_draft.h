@@ -15,6 +15,15 @@
 
 namespace rehearse {
 
+// When the gradients of the loss are made: with the forward, so that the backward reads no table of
+// words, by our executor always, by a framework where the head and its loss go over the tokens in
+// chunks, each of which is done with before the next begins (pytorch/torchtitan@b5bcd76
+// torchtitan/components/loss.py, ChunkedLossWrapper).
+inline bool loss_gradient_with_forward(const Plan& plan) {
+  return (plan.runtime.performer().loss_gradient_with_forward || plan.loss_chunks > 1) &&
+         !plan.has_parameter_server();  // there it is made behind the gather of outputs
+}
+
 // What a part does for every micro-batch alike: found once, looked up per op (part_work.cc).
 struct PartWork {
   std::vector<BucketId> reads;                 // parameters, as operands name them

@@ -58,7 +58,7 @@ struct Readings {
       const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
       add(row, of.own);
       add(row, of.experts);
-      if (forward || !row.draft.loss_gradient_with_forward()) add(row, of.table);
+      if (forward || !loss_gradient_with_forward(row.plan)) add(row, of.table);
     }
   }
   // Experts may have no replicas to shard them over.

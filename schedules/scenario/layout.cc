@@ -17,13 +17,15 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-// Tokens of one chunk of the loss. Every chunk's products read the whole table and its gradient,
-// and write the gradient, so chunks are as large as their logits may be.
-// In 16 bit, which is mostly a GPU's, that is kLogitBytes, and all chunks are about as large.
-// In fp32, which is mostly a CPU's, logits stay in the caches: they have as many elements as (n,
-// h). A chunk has at least 256 rows (or half of all) then, so that its products stay efficient.
-std::int64_t loss_chunk_tokens(const RankShape& shape, bool fp32) {
+// Tokens of one chunk of the loss. `said`: chunks, where the plan says how many. Else: every
+// chunk's products read the whole table and its gradient, and write the gradient, so chunks are as
+// large as their logits may be. In 16 bit, which is mostly a GPU's, that is kLogitBytes, and all
+// chunks are about as large. In fp32, which is mostly a CPU's, logits stay in the caches: they have as many
+// elements as (n, h). A chunk has at least 256 rows (or half of all) then, so that its products
+// stay efficient.
+std::int64_t loss_chunk_tokens(const RankShape& shape, bool fp32, std::int64_t said) {
   const std::int64_t tokens = shape.tokens;
+  if (said > 1) return std::max<std::int64_t>(1, (tokens + said - 1) / said);
   const std::int64_t columns = std::max<std::int64_t>(shape.logit_columns, 1);
   if (!fp32) {
     const std::int64_t most = std::max<std::int64_t>(kLogitBytes / (shape.element * columns), 1);
@@ -83,7 +85,7 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   shape.logit_columns =
       fp32 ? shape.vocabulary : rounded_up(shape.vocabulary, kRowBytes / shape.element);
-  shape.loss_chunk = loss_chunk_tokens(shape, fp32);
+  shape.loss_chunk = loss_chunk_tokens(shape, fp32, plan.loss_chunks);
   shape.experts = expert_shape(model, plan, shape);
   return shape;
 }

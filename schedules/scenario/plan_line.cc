@@ -16,7 +16,12 @@ std::string sized(std::string_view axis, std::int64_t size) {
 std::string sizes_of(const Plan& plan) {
   std::string text = sized("tp", plan.tensor_parallel) + sized(" pp", plan.pipeline_parallel);
   if (plan.virtual_stages > 1) text += 'x' + std::to_string(plan.virtual_stages);
-  if (plan.context_parallel > 1) text += sized(" cp", plan.context_parallel);
+  if (plan.context_parallel > 1) {
+    text += sized(" cp", plan.context_parallel);
+    if (plan.context_parallel_algorithm != ContextParallelAlgorithm::Ring) {
+      text += ' ' + std::string(name_of(plan.context_parallel_algorithm));
+    }
+  }
   if (plan.expert_parallel > 1) {
     text += sized(" ep", plan.expert_parallel);
     if (plan.expert_tensor_parallel > 1) text += sized(" etp", plan.expert_tensor_parallel);

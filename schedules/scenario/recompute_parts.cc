@@ -129,6 +129,20 @@ Recompute recompute_of(const JsonValue& value, const Plan& plan) {
   return set;
 }
 
+bool keeps_layer(const Plan& plan, std::int64_t layer) {
+  if (plan.recompute_layers == 0 || !plan.recompute.any()) return false;
+  std::int64_t first = 0;
+  for (const std::int32_t layers : plan.stage_layers) {
+    if (layer < first + layers) return layer - first >= plan.recompute_layers;
+    first += layers;
+  }
+  const std::size_t behind = plan.prediction_stage < 0
+                                 ? plan.stage_layers.size() - 1
+                                 : static_cast<std::size_t>(plan.prediction_stage);
+  const std::int64_t own = plan.stage_layers.empty() ? 0 : plan.stage_layers[behind];
+  return own + layer - first >= plan.recompute_layers;
+}
+
 std::string recompute_json(const Plan& plan) {
   const std::string_view word = word_of(plan.recompute);
   if (!word.empty()) return json_quoted(word);

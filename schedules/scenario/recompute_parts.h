@@ -26,6 +26,10 @@ std::string unfit_word(const Transformer& model, const Recompute& recompute);
 // runtime's. REQUIRES: the value is as the table of keys has it.
 Recompute recompute_of(const JsonValue& value, const Plan& plan);
 
+// Whether the plan computes other layers again, but not this one: plan.recompute_layers, of every
+// chunk the first so many. Layers of prediction stand behind their chunk's own.
+bool keeps_layer(const Plan& plan, std::int64_t layer);
+
 // As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people, in reports, answers
 // and tables alike: "norm + latent_up".
 std::string recompute_json(const Plan& plan);

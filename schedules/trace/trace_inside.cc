@@ -71,8 +71,7 @@ class NodeTable {
     const std::int32_t last = end < 0 ? count : std::min(end, count);
     for (std::int32_t s = begin; s < last; ++s) {
       const SegmentInfo& segment = segments[static_cast<std::size_t>(s)];
-      const std::int32_t body =
-          body_of(body_shape(layout_.model, segment, direction_of(kind), slice));
+      const std::int32_t body = body_of(body_shape(layout_, segment, direction_of(kind), slice));
       if (runs_.size() > from && runs_.back().body == body) {
         ++runs_.back().count;
       } else {

@@ -51,7 +51,7 @@ Result<RestsOn> kernels_rest_on(const Scenario& scenario, const Hardware& hardwa
   std::map<BodyShape, std::int32_t> shapes;  // how often
   for (const SegmentInfo& segment : stages.front()) {
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-      ++shapes[body_shape(scenario.model, segment, direction)];
+      ++shapes[body_shape(layout, segment, direction)];
     }
   }
   RestsOn time;

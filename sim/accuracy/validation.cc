@@ -163,7 +163,7 @@ Result<> predict_part(ValidationCase& entry, const Cluster& cluster, const std::
   if (!compute) return settle(entry, {path + ": " + compute.error().message});
   const SegmentSeconds seconds = [&](const SegmentInfo& segment, Direction direction) {
     const BodyCost cost =
-        compute.value().price(make_body(layout, body_shape(scenario.model, segment, direction)));
+        compute.value().price(make_body(layout, body_shape(layout, segment, direction)));
     return static_cast<double>(cost.time.value) * 1e-9;
   };
   entry.kind == CaseKind::Layer ? fill_layer(entry, seconds) : fill_stage(entry, layout, seconds);

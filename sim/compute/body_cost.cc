@@ -6,6 +6,7 @@
 #include <span>
 
 #include "schedules/body/framework/body_framework.h"
+#include "schedules/body/head_share.h"
 #include "schedules/body/sizes.h"
 #include "sim/compute/bandwidth_cost.h"
 #include "sim/compute/fused_nodes.h"
@@ -283,11 +284,12 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
   const auto& [model, plan, shape] = layout;
   const std::int64_t sequence = std::max<std::int64_t>(
       1, plan.sequence_length / plan.context_parallel / std::max(1, plan.sequence_slices));
+  const HeadShare share = head_share(layout);
   costs.attention_size = {.samples = shape.tokens / sequence,
-                          .heads = shape.heads,
+                          .heads = share.heads,
                           .head_dim = shape.head_dim,
-                          .sequence = sequence,
-                          .kv_heads = shape.kv_heads};
+                          .sequence = sequence * share.ranks,
+                          .kv_heads = share.kv_heads};
   if (plan.dropouts.attention > 0) costs.drops_scores_of = shape.head_dim + shape.value_dim;
   costs.vocabulary = shape.vocabulary;
   costs.rms_norms = model.norm == NormKind::RmsNorm;
@@ -373,13 +375,13 @@ double clock_of(const Cluster& cluster, const Layout& layout, const ComputeCosts
   };
   const bool experts = model.has_experts(model.layers - 1);
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-    if (segment_classes(model) == kNumSegmentShapes) {
+    if (segment_classes(model) == kNumSegmentShapes && plan.recompute_layers == 0) {
       add({.segment = SegmentKind::Layer, .experts = experts, .direction = direction}, 1);
       continue;
     }
-    // The mean of a mixed model's layers.
-    for (const auto& [segment, layers] : layers_by_class(model)) {
-      add(body_shape(model, segment, direction),
+    // The mean of layers that differ.
+    for (const auto& [segment, layers] : layers_by_class(layout)) {
+      add(body_shape(layout, segment, direction),
           static_cast<double>(layers) / static_cast<double>(model.layers));
     }
   }

@@ -99,9 +99,8 @@ class Computing {
     const std::size_t end =
         op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
     for (auto g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
-      const Weights& of =
-          body(body_shape(layout_.model, segments[g], direction_of(op.kind), op.slice),
-               phase_of(op.kind));
+      const Weights& of = body(body_shape(layout_, segments[g], direction_of(op.kind), op.slice),
+                               phase_of(op.kind));
       for (std::size_t c = 0; c < kNumCauses; ++c) known->second[c] += of[c];
     }
     return known->second;

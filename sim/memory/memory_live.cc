@@ -65,7 +65,6 @@ std::vector<LiveRow> live_rows(const Schedule& order) {
 
 LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
                      std::int32_t compute_capability) {
-  const Transformer& model = layout.model;
   const Plan& plan = layout.plan;
   const SegmentPrograms programs = segment_programs(profile, layout);
   const std::int64_t handover = layout.activation_bytes();
@@ -78,7 +77,7 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
     StageSegments stage;
     stage.meet(layout, static_cast<std::int32_t>(s), stages);
     for (const SegmentInfo& segment : segments[s]) {
-      stage.add(of_segment(programs, model, segment), /*unit=*/0);
+      stage.add(of_segment(programs, layout, segment), /*unit=*/0);
     }
     const bool inside =
         stage.incoming == handover && stage.outgoing == handover;  // alike where their parts are

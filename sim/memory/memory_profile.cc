@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
-    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a",
-    "S", "x", "m", "o", "i", "w", "g",   "y", "r", "z", "j"};
+    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x",
+    "m", "o", "i", "w", "g", "y", "r",   "z", "j", "c", "p", "K"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
                                                          "flash",
                                                          "unfused",
@@ -53,7 +53,10 @@ constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
                                                          "no_attention",
                                                          "no_mixer",
                                                          "no_mlp",
-                                                         "one_norm"};
+                                                         "one_norm",
+                                                         "context_gather",
+                                                         "context_exchange",
+                                                         "chunked_loss"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;

@@ -41,8 +41,11 @@ enum class SizeLetter : std::uint8_t {
   RowWidth,       // r: columns of a routed row: h, or the latent ones
   GateColumns,    // z: of attention's gate / t; 0: none
   Streams,        // j: residual streams, 1 but under hyper-connections
+  ContextRanks,   // c: that share a sequence
+  LossTokens,     // p: of one chunk of the loss
+  ExchangedKeys,  // K: k, its heads repeated for the ranks that read them where heads are exchanged
 };
-inline constexpr std::size_t kNumSizeLetters = 22;
+inline constexpr std::size_t kNumSizeLetters = 25;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {
@@ -92,8 +95,11 @@ enum class Flag : std::uint8_t {
   NoMixer,           // nothing does
   NoMlp,             // nor do an MLP or experts behind it
   OneNorm,           // before both blocks
+  ContextGather,     // ranks that share a sequence gather its keys and values,
+  ContextExchange,   // or exchange heads
+  ChunkedLoss,       // of whose logits one chunk's are there at a time
 };
-inline constexpr std::size_t kNumFlags = 38;
+inline constexpr std::size_t kNumFlags = 41;
 using Flags = std::uint64_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;

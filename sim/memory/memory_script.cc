@@ -8,12 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/body/head_share.h"
 #include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
 #include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/model/parts.h"
 #include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/formulas/expert_routing.h"
 
 namespace rehearse::sim {
@@ -332,6 +334,11 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     at(letters, SizeLetter::TravelledRows) = travelled_rows(layout, rows);
     at(letters, SizeLetter::GroupTokens) = shape.experts.block * shape.experts.tokens;
   }
+  const HeadShare share = head_share(layout);
+  at(letters, SizeLetter::LossTokens) = shape.loss_chunk;
+  at(letters, SizeLetter::ContextRanks) = plan.context_parallel;
+  at(letters, SizeLetter::ExchangedKeys) =
+      at(letters, SizeLetter::KeyValue) / shape.kv_heads * share.kv_heads * share.ranks;
   at(letters, SizeLetter::RowWidth) = experts ? shape.experts.row : shape.hidden;
   at(letters, SizeLetter::GateColumns) = shape.gate;
   at(letters, SizeLetter::Streams) = shape.streams;
@@ -397,6 +404,9 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::NoMixer, !has_mixer(model));
   set(Flag::NoMlp, !model.has_mlp);
   set(Flag::OneNorm, model.one_norm);
+  set(Flag::ChunkedLoss, plan.loss_chunks > 1);
+  set(Flag::ContextGather, gathers_keys(plan));
+  set(Flag::ContextExchange, exchanges_heads(plan));
   return flags;
 }
 
@@ -578,7 +588,21 @@ SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& lay
     programs.rotating[at] = layer_program(profile, layout, i);
     programs.still[at] = layer_program(profile, layout, i, /*rotates=*/false);
   }
+  if (layout.plan.recompute.any() && layout.plan.recompute_layers > 0) {
+    const Plan plan = plan_of_kept_layers(layout.plan);
+    programs.kept.push_back(segment_programs(profile, {layout.model, plan}));
+  }
   return programs;
+}
+
+const SegmentProgram& of_segment(const SegmentPrograms& programs, const Layout& layout,
+                                 const SegmentInfo& segment) {
+  const Transformer& model = layout.model;
+  const bool keeps = !programs.kept.empty() && segment.kind == SegmentKind::Layer &&
+                     keeps_layer(layout.plan, segment.layer);
+  const SegmentPrograms& from = keeps ? programs.kept.front() : programs;
+  const std::size_t of = segment_class(model, segment);
+  return rotates(model, segment) ? from.rotating[of] : from.still[of];
 }
 
 // Between two programs lie an activation, which the second keeps as its input, and its gradient.

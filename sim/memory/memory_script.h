@@ -58,14 +58,13 @@ SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout,
 // Layers that do not rotate have their own.
 struct SegmentPrograms {
   std::vector<SegmentProgram> rotating, still;
+  // Of layers that are not computed again where others are (keeps_layer); empty: there are none.
+  std::vector<SegmentPrograms> kept;
 };
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout,
                                  ReplicaRole role = ReplicaRole::Alike);
-inline const SegmentProgram& of_segment(const SegmentPrograms& programs, const Transformer& model,
-                                        const SegmentInfo& segment) {
-  const std::size_t of = segment_class(model, segment);
-  return rotates(model, segment) ? programs.rotating[of] : programs.still[of];
-}
+const SegmentProgram& of_segment(const SegmentPrograms& programs, const Layout& layout,
+                                 const SegmentInfo& segment);
 
 // Programs that run one behind the other, as one: each takes what the one before hands on.
 SegmentProgram chained(std::span<const SegmentProgram> programs);

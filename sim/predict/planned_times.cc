@@ -15,7 +15,7 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
       ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars);
   if (!compute) return compute.error();
   const auto time = [&](const SegmentInfo& segment, Direction direction) {
-    return compute.value().price(make_body(layout, body_shape(model, segment, direction))).time;
+    return compute.value().price(make_body(layout, body_shape(layout, segment, direction))).time;
   };
   std::vector<StageTimes> stages;
   for (const auto& segments :

@@ -49,9 +49,9 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
     }
     flops += layer * static_cast<double>(layers);
   };
-  if (segment_classes(model) > kNumSegmentShapes) {  // prediction layers are not counted
-    for (const auto& [segment, layers] : layers_by_class(model)) {
-      add(body_shape(model, segment, Direction::Backward), layers);
+  if (segment_classes(model) > kNumSegmentShapes || plan.recompute_layers > 0) {
+    for (const auto& [segment, layers] : layers_by_class(layout)) {  // but those of prediction
+      add(body_shape(layout, segment, Direction::Backward), layers);
     }
     return flops * plan.microbatches() * plan.tensor_parallel * plan.context_parallel *
            plan.data_parallel;

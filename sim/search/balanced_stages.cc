@@ -78,7 +78,7 @@ std::vector<std::int32_t> balanced_stage_layers(const Transformer& model, const 
   const auto time = [&](const SegmentInfo& segment) {
     double sum = 0;
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-      const BodyShape shape = body_shape(model, segment, direction);
+      const BodyShape shape = body_shape(layout, segment, direction);
       const auto [at, fresh] = known.try_emplace(shape);
       if (fresh) {
         const Nanoseconds one = compute.value().price(make_body(layout, shape)).time;

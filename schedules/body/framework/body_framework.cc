@@ -72,30 +72,23 @@ void gathered_loss(FrameworkNodes& b) {
         (loss_bytes(b.plan.runtime).forward + (b.s.tensor > 1 ? 4 : 0)) * whole, P::Main, 8);
 }
 
-std::vector<Node> head_forward(FrameworkNodes b) {
+void logits_and_loss(FrameworkNodes& b) {
   const RankShape& s = b.s;
-  kinds_forward(b, kinds_at_head(b.model), P::Main);
-  b.norm("final norm");
-  b.gather_input(Hiding::Exposed);
   b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
   if (b.model.final_softcap > 0) {  // division, tanh, product
     b.add(K::Elementwise, "soft cap", 12 * s.tokens * s.vocabulary, P::Main, 3);
   }
-  if (b.plan.has_parameter_server()) return b.take();  // the loss is one rank's
-  if (gathers_logits(b)) {
-    gathered_loss(b);
-    return b.take();
-  }
+  if (b.plan.has_parameter_server()) return;  // the loss is one rank's
+  if (gathers_logits(b)) return gathered_loss(b);
   b.add(K::Loss, "cross entropy", loss_bytes(b.plan.runtime).forward * s.tokens * s.vocabulary,
         P::Main, 8);
   const std::int64_t row = 4 * s.tokens;  // one fp32 per token
   b.collective(K::MaximaOverRanks, "row maxima; all_reduce tp", row, Hiding::Exposed);
   b.collective(K::AllReduce, "target logits; all_reduce tp", row, Hiding::Exposed);
   b.collective(K::SumsOverRanks, "row sums; all_reduce tp", row, Hiding::Exposed);
-  return b.take();
 }
 
-std::vector<Node> head_backward(FrameworkNodes b) {
+void loss_backward(FrameworkNodes& b) {
   const RankShape& s = b.s;
   // Where logits are gathered, every rank makes all gradients, and casts its own part of them (4
   // B).
@@ -108,13 +101,53 @@ std::vector<Node> head_backward(FrameworkNodes b) {
   if (b.model.final_softcap > 0) {
     b.add(K::Elementwise, "soft cap backward", 16 * s.tokens * s.vocabulary, P::Main, 3);
   }
-  b.gather_again();
-  b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
+}
+
+void logits_input(FrameworkNodes& b) {
+  b.gemm(K::LogitsInput, "gemm d_logits input", b.s.tokens, b.s.hidden, b.s.vocabulary, P::Main, 1,
          false);
-  b.reduce_output(Hiding::Plain);
-  b.gemm(K::LogitsWeight, "gemm d_logits table", s.hidden, s.vocabulary, s.tokens, P::Weight, 1,
-         false);
-  b.accumulate(s.hidden * s.vocabulary);
+}
+void logits_weight(FrameworkNodes& b) {
+  b.gemm(K::LogitsWeight, "gemm d_logits table", b.s.hidden, b.s.vocabulary, b.s.tokens, P::Weight,
+         1, false);
+  b.accumulate(b.s.hidden * b.s.vocabulary);
+}
+
+// In chunks, of which each makes its logits, their loss and its gradients before the next one does.
+std::vector<Node> chunked_head_forward(FrameworkNodes b) {
+  const std::int64_t tokens = b.s.tokens, chunk = b.s.loss_chunk;
+  kinds_forward(b, kinds_at_head(b.model), P::Main);
+  b.norm("final norm");
+  b.gather_input(Hiding::Exposed);
+  for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
+    b.s.tokens = std::min(chunk, tokens - begin);
+    logits_and_loss(b);
+    loss_backward(b);
+    logits_input(b);
+    logits_weight(b);
+  }
+  b.s.tokens = tokens;
+  b.reduce_output(Hiding::Exposed);
+  return b.take();
+}
+
+std::vector<Node> head_forward(FrameworkNodes b) {
+  if (b.plan.loss_chunks > 1) return chunked_head_forward(std::move(b));
+  kinds_forward(b, kinds_at_head(b.model), P::Main);
+  b.norm("final norm");
+  b.gather_input(Hiding::Exposed);
+  logits_and_loss(b);
+  return b.take();
+}
+
+std::vector<Node> head_backward(FrameworkNodes b) {
+  if (b.plan.loss_chunks == 1) {
+    loss_backward(b);
+    b.gather_again();
+    logits_input(b);
+    b.reduce_output(Hiding::Plain);
+    logits_weight(b);
+  }
   b.norm_backward("final norm backward", 1);
   kinds_backward(b, kinds_at_head(b.model));
   return b.take();

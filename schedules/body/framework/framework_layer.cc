@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "schedules/body/framework/framework_nodes.h"
+#include "schedules/body/head_share.h"
 
 namespace rehearse {
 namespace {
@@ -108,7 +109,7 @@ void weight_gradient(Layer& layer, const Product& p) {
 }
 
 // FLOPs of the fused core on the slowest rank: where context parallelism cuts the sequence in
-// contiguous blocks, the last rank attends to the most keys.
+// contiguous blocks, the last rank attends to the most keys, unless heads are exchanged.
 double fused_flops(const Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
@@ -116,8 +117,8 @@ double fused_flops(const Layer& layer) {
       mla.used() ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
                  : static_cast<double>(2 * s.head_dim);
   const double context = layer.b.plan.context_parallel;
-  const double imbalance =
-      layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
+  const bool balanced = layer.runtime().context_parallel_balance || exchanges_heads(layer.b.plan);
+  const double imbalance = balanced ? 1 : (2 * context - 1) / context;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
   return 2 * samples * layer.b.plan.attention_share() * layer.b.pairs / context * imbalance *
@@ -128,34 +129,116 @@ double fused_flops(const Layer& layer) {
 double slices_met(const Layer& layer) {
   return (layer.b.plan.sequence_slices + 1) / 2.0;
 }
-// Queries of a sample that one op has on one rank.
-std::int64_t queries_of(const Layer& layer) {
+// What a rank attends with.
+struct CoreShape {
+  std::int64_t queries = 0;  // of a sample
+  std::int64_t heads = 0;    // of all samples
+};
+CoreShape core_shape(const Layer& layer) {
   const Plan& plan = layer.b.plan;
-  return std::max<std::int64_t>(
-      1, plan.sequence_length / plan.context_parallel / plan.sequence_slices);
+  const RankShape& s = layer.b.s;
+  const HeadShare& share = layer.b.share;
+  const std::int64_t queries =
+      share.ranks > 1 ? plan.sequence_length
+                      : plan.sequence_length / plan.context_parallel / plan.sequence_slices;
+  CoreShape made{.queries = std::max<std::int64_t>(1, queries)};
+  made.heads = share.heads * (s.tokens * share.ranks / made.queries);
+  return made;
 }
 
-void ring_exchange(Layer& layer, std::int64_t element, P phase) {
-  const std::int32_t ring = layer.b.plan.context_parallel;
-  if (ring == 1) return;
-  const RankShape& s = layer.b.s;
-  const double block = static_cast<double>(element * s.tokens * 2 * s.kv_heads * s.head_dim);
-  Node& node = layer.b.add(K::RingKeys, "ring exchange cp",
-                           std::llround(block * (ring - 1) * slices_met(layer)), phase, ring);
-  node.axis = Axis::Context;
-  node.overlapped = true;
-}
+// Ranks that share a sequence come to its keys and values before the core, or to the heads that
+// they attend with; and to the gradients behind it. NVIDIA/TransformerEngine@d0067d0
+// transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py.
+class ContextExchange {
+ public:
+  ContextExchange(Layer& layer, bool backward, P phase)
+      : layer_(layer), s_(layer.b.s), backward_(backward), phase_(phase) {}
+
+  void before_core() {
+    if (layer_.b.plan.context_parallel == 1) return;
+    switch (layer_.b.plan.context_parallel_algorithm) {
+      case ContextParallelAlgorithm::Ring:
+        return ring();
+      case ContextParallelAlgorithm::AllGather:
+        return gather();
+      case ContextParallelAlgorithm::AllToAll:
+        if (backward_) return exchange({{"all_to_all cp do", outputs()}});
+        return exchange({{"all_to_all cp q", queries()},
+                         {"all_to_all cp k", keys()},
+                         {"all_to_all cp v", values()}});
+    }
+  }
+  void behind_core() {
+    if (exchanges_heads(layer_.b.plan)) {
+      if (!backward_) return exchange({{"all_to_all cp o", outputs()}});
+      return exchange({{"all_to_all cp dq", queries()},
+                       {"all_to_all cp dk", keys()},
+                       {"all_to_all cp dv", values()}});
+    }
+    if (backward_ && gathers_keys(layer_.b.plan)) {
+      add(K::ReduceScatter, "reduce_scatter cp dk", of_all(s_.head_dim));
+      add(K::ReduceScatter, "reduce_scatter cp dv", of_all(s_.value_dim));
+    }
+  }
+
+ private:
+  struct Array {
+    std::string_view name;
+    std::int64_t bytes = 0;
+  };
+  std::int64_t of_tokens(std::int64_t columns) const { return s_.element * s_.tokens * columns; }
+  std::int64_t of_all(std::int64_t columns) const {
+    const auto bytes = static_cast<double>(of_tokens(s_.kv_heads * columns));
+    return std::llround(bytes * layer_.b.plan.context_parallel * slices_met(layer_));
+  }
+  // Key heads that several ranks read travel to each of them.
+  std::int64_t key_heads() const { return layer_.b.share.kv_heads * layer_.b.share.ranks; }
+  std::int64_t queries() const { return of_tokens(s_.heads * s_.head_dim); }
+  std::int64_t keys() const { return of_tokens(key_heads() * s_.head_dim); }
+  std::int64_t values() const { return of_tokens(key_heads() * s_.value_dim); }
+  std::int64_t outputs() const { return of_tokens(s_.heads * s_.value_dim); }
+
+  Node& add(Kernel kernel, std::string_view name, std::int64_t bytes, std::int32_t launches = 1) {
+    Node& node = layer_.b.add(kernel, name, bytes, phase_, launches);
+    node.axis = Axis::Context;
+    return node;
+  }
+  void ring() {
+    const std::int32_t ranks = layer_.b.plan.context_parallel;
+    const std::int64_t element = backward_ ? s_.element + 4 : s_.element;
+    const double block = static_cast<double>(element * s_.tokens * 2 * s_.kv_heads * s_.head_dim);
+    add(K::RingKeys, "ring exchange cp", std::llround(block * (ranks - 1) * slices_met(layer_)),
+        ranks)
+        .overlapped = true;
+  }
+  void gather() {
+    add(K::AllGather, "all_gather cp k", of_all(s_.head_dim));
+    add(K::AllGather, "all_gather cp v", of_all(s_.value_dim));
+  }
+  // Rows are laid out by receiver, and what came in the order of the sequence.
+  void exchange(std::initializer_list<Array> arrays) {
+    for (const Array& array : arrays) {
+      layer_.b.add(K::Elementwise, "heads by rank", 2 * array.bytes, phase_);
+      add(K::AllToAll, array.name, array.bytes);
+      layer_.b.add(K::Elementwise, "tokens in order", 2 * array.bytes, phase_);
+    }
+  }
+
+  Layer& layer_;
+  const RankShape& s_;
+  bool backward_;
+  P phase_;
+};
 
 void fused_core(Layer& layer, bool backward, P phase) {
   const RankShape& s = layer.b.s;
-  ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
   Node& core = layer.b.add(backward ? K::AttentionBackward : K::Attention,
                            backward ? "attention backward" : "attention (flash)",
                            s.element * s.tokens * (2 * s.heads + 2 * s.kv_heads) * s.head_dim,
                            phase, backward ? 6 : 4);
   core.flops = fused_flops(layer) * (backward ? 2.5 : 1);
-  const std::int64_t queries = queries_of(layer);
-  core.parallel = s.heads * (s.tokens / queries) * ceil_divide(queries, 128);
+  const CoreShape shape = core_shape(layer);
+  core.parallel = shape.heads * ceil_divide(shape.queries, 128);
 }
 
 // Two (backward: four) batched products over the full square (of slices: over all keys that their
@@ -164,17 +247,15 @@ void fused_core(Layer& layer, bool backward, P phase) {
 void unfused_core(Layer& layer, bool backward, P phase) {
   FrameworkNodes& b = layer.b;
   const RankShape& s = b.s;
-  const std::int64_t queries = queries_of(layer);
+  const auto [queries, batch] = core_shape(layer);
   const std::int64_t keys = std::llround(
       static_cast<double>(b.plan.sequence_length / b.plan.sequence_slices) * slices_met(layer));
-  const std::int64_t batch = s.heads * (s.tokens / queries);
   const std::int64_t scores = batch * queries * keys;
   const bool eager = b.plan.attention_kernel == AttentionKernel::Eager;
   const LatentAttention& mla = b.model.latent;
   const std::int64_t key_dim =
       mla.used() ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
   const std::int64_t value_dim = mla.used() ? mla.v_head_dim : s.head_dim;
-  ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
   if (!backward) {
     b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
     if (b.model.attention_softcap > 0) b.add(K::Elementwise, "soft cap", 12 * scores, phase, 3);
@@ -198,7 +279,10 @@ void unfused_core(Layer& layer, bool backward, P phase) {
 }
 
 void core(Layer& layer, bool backward, P phase) {
+  ContextExchange exchange(layer, backward, phase);
+  exchange.before_core();
   layer.unfused() ? unfused_core(layer, backward, phase) : fused_core(layer, backward, phase);
+  exchange.behind_core();
 }
 
 // Where queries do not rotate, llama 4 multiplies them by a number for each position.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "schedules/body/body.h"
+#include "schedules/body/head_share.h"
 #include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
 #include "schedules/model/layer_mix.h"
@@ -29,6 +30,7 @@ class FrameworkNodes {
       : model(layout.model),
         plan(layout.plan),
         s(layout.shape),
+        share(head_share(layout)),
         kind_numbers(kind_plan(layout)),
         pairs(reach ? attention_pairs(*reach, plan.sequence_length)
                     : attention_pairs(model, plan.sequence_length)),
@@ -37,6 +39,7 @@ class FrameworkNodes {
   const Transformer& model;
   const Plan& plan;
   RankShape s;
+  HeadShare share;
   KindPlan kind_numbers;
   double pairs;  // of a query and a key, in one sample
   bool rotates;  // the layer's queries and keys, where the model's do

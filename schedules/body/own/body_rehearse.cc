@@ -11,6 +11,7 @@
 #include "schedules/body/own/body_experts.h"
 #include "schedules/body/own/own_attention.h"
 #include "schedules/body/own/own_ends.h"
+#include "schedules/body/own/own_head_exchange.h"
 #include "schedules/body/own/own_latent.h"
 #include "schedules/body/sizes.h"
 
@@ -73,7 +74,9 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   t.x = b.tensor("x", H::Input, c.activation);
   t.y1 = b.tensor("y1", for_weight, c.activation);
   if (before) t.st1 = b.tensor("st1", for_input, c.statistics);
-  t.core.qkv = b.tensor("qkv", for_slices, s.element * s.tokens * s.qkv);
+  // Where heads are exchanged, the core reads what came.
+  const bool exchanged = exchanges_heads(c.plan);
+  t.core.qkv = b.tensor("qkv", exchanged ? H::Workspace : for_slices, s.element * s.tokens * s.qkv);
   if (is_latent(c)) t.latent = latent_tensors(b, c, for_input, for_weight);
   if (norms_queries(c)) {
     t.raw = b.tensor("qkv before its norms", for_slices, s.element * s.tokens * s.qkv);
@@ -81,6 +84,12 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   }
   t.core.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.value_dim);
   t.core.lse = b.tensor("lse", core_kept ? H::SavedForDgrad : H::Workspace, 4 * s.heads * s.tokens);
+  if (exchanged) {
+    t.core.qkv_of_heads =
+        b.tensor("qkv of heads", for_input, bytes_of_heads(c, Exchanged::QueriesAndKeys));
+    t.core.o_of_heads = b.tensor("o of heads", core_kept ? H::SavedForDgrad : H::Workspace,
+                                 bytes_of_heads(c, Exchanged::Outputs));
+  }
   if (behind) {
     t.z1 = b.tensor("z1", for_input, c.activation);
     t.st_z1 = b.tensor("st_z1", for_input, c.statistics);
@@ -213,6 +222,7 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
     query_key_norm(b, c, t, phase);
     rotate(b, c, K::Rope, "rope", t.core.qkv, phase);
   }
+  bring_heads(b, c, t.core, phase);
   attention_forward(b, c, t.core, phase);
   close_block(b, c, attention_block(t), s.heads * s.value_dim, t.core.o,
               c.model.norm_is_residual ? t.y1 : t.x, t.x1, phase);

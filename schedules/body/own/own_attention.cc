@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "schedules/body/own/own_head_exchange.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse::own {
@@ -30,11 +31,11 @@ double backward_flops(const Context& c) {
 }
 
 // The attention core in parts: a rank's queries meet the keys of one block at a time, what the
-// parts give is merged by log-sum-exp. Blocks are the rank's own keys and, round the ring, those of
-// the others (Liu et al. 2023, arXiv 2310.01889), of the op's slice and of every slice before it
-// (Li et al. 2021, TeraPipe). Each of the c ranks holds chunks i and 2c - 1 - i of every slice, so
-// that each step has equal work under the causal mask. Nothing hides the shifts: the cursor runs
-// node by node.
+// parts give is merged by log-sum-exp. Blocks are the rank's own keys and those of the others,
+// which come round a ring (Liu et al. 2023, arXiv 2310.01889) or are gathered at once (Llama 3,
+// arXiv 2407.21783, section 3.3.2), of the op's slice and of every slice before it (Li et al. 2021,
+// TeraPipe). Each of the c ranks holds chunks i and 2c - 1 - i of every slice, so that each step
+// has equal work under the causal mask. Nothing hides the exchanges: the cursor runs node by node.
 class AttentionParts {
  public:
   AttentionParts(BodyBuilder& b, const Context& c, const AttentionTensors& t, NodePhase phase)
@@ -49,42 +50,45 @@ class AttentionParts {
   // The own block comes first: no row is without keys.
   void forward() {
     const T sum = b_.tensor("o sum", H::Workspace, 4 * outputs_);
-    if (ring()) make_blocks();
+    if (shared()) make_blocks();
     for (std::int32_t slice = -1; slice < std::max(c_.slice, 0); ++slice) {
       const T own = keys(slice);
       meet(own, sum, 0, slice);
-      if (!ring()) continue;
-      b_.node(K::PackKeys, "pack k, v", {own}, {block_}, phase_);
+      if (!shared()) continue;
+      pack_keys(own);
       for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
-        shift_keys();
-        meet(block_, sum, step, slice);
+        if (!gathers_) shift_keys();
+        meet(gathers_ ? next_ : block_, sum, step, slice);
       }
     }
     b_.node(K::StoreOutput, "store o", {sum}, {t_.o}, phase_);
   }
 
   // K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds:
-  // they arrive at home after c - 1 shifts, where the own part comes last. Slices come in reverse:
-  // each adds to dK, dV of all before it, and finds its own with what the later ones have added.
+  // they arrive at home after c - 1 shifts, where the own part comes last. Gathered blocks'
+  // gradients come home in one sum over the ranks. Slices come in reverse: each adds to dK, dV of
+  // all before it, and finds its own with what the later ones have added.
   void backward(T d_o, T dqkv, T delta) {
     const T sum = b_.tensor("dq sum", H::Workspace, 4 * queries_);
     const T kept = c_.slice < 0 ? kNone : b_.tensor("dkv", H::KeyValueGradient, 4 * kv_);
-    if (ring()) {
+    if (shared()) {
       make_blocks();
-      d_block_ = b_.tensor("dkv ring", H::Workspace, 4 * kv_);
-      d_next_ = b_.tensor("dkv ring", H::Workspace, 4 * kv_);
+      d_block_ = b_.tensor(gathers_ ? "dkv" : "dkv ring", H::Workspace, 4 * kv_);
+      d_next_ =
+          b_.tensor(gathers_ ? "dkv of all ranks" : "dkv ring", H::Workspace, 4 * kv_ * blocks());
     }
     const auto slice_backward = [&](std::int32_t slice) {
       const T own = keys(slice);
       T home = slice < 0 ? kept : b_.earlier("dkv of an earlier slice", kept, slice, 4 * kv_);
-      if (ring()) {
-        b_.node(K::PackKeys, "pack k, v", {own}, {block_});
+      if (shared()) {
+        pack_keys(own);
         for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
-          shift_keys();
-          if (step > 1) shift_gradients();
-          meet_backward(d_o, block_, {sum, d_block_, delta}, step, slice);
+          if (!gathers_) shift_keys();
+          if (!gathers_ && step > 1) shift_gradients();
+          meet_backward(d_o, gathers_ ? next_ : block_, {sum, gathers_ ? d_next_ : d_block_, delta},
+                        step, slice);
         }
-        shift_gradients();
+        gathers_ ? sum_gradients() : shift_gradients();
         if (home == kNone) {
           home = d_block_;
         } else {
@@ -100,10 +104,26 @@ class AttentionParts {
   }
 
  private:
-  bool ring() const { return c_.plan.context_parallel > 1; }
+  bool shared() const { return c_.plan.context_parallel > 1; }
+  // Of which the second array of keys, and of their gradients, has room.
+  std::int64_t blocks() const { return gathers_ ? c_.plan.context_parallel : 1; }
   void make_blocks() {
-    block_ = b_.tensor("kv ring", H::Workspace, c_.s.element * kv_);
-    next_ = b_.tensor("kv ring", H::Workspace, c_.s.element * kv_);
+    block_ = b_.tensor(gathers_ ? "kv" : "kv ring", H::Workspace, c_.s.element * kv_);
+    next_ = b_.tensor(gathers_ ? "kv of all ranks" : "kv ring", H::Workspace,
+                      c_.s.element * kv_ * blocks());
+  }
+  void pack_keys(T own) {
+    b_.node(K::PackKeys, "pack k, v", {own}, {block_}, phase_);
+    if (!gathers_) return;
+    b_.collective(K::AllGather, "all_gather cp k, v", c_.s.element * kv_ * blocks(), block_, next_,
+                  phase_)
+        .axis = Axis::Context;
+  }
+  void sum_gradients() {
+    Node& node = b_.collective(K::ReduceScatter, "reduce_scatter cp dk, dv", 4 * kv_ * blocks(),
+                               d_next_, d_block_, phase_);
+    node.axis = Axis::Context;
+    node.fp32 = true;
   }
   // What holds this rank's keys and values of a slice; -1: the op's own.
   T keys(std::int32_t slice) {
@@ -125,6 +145,7 @@ class AttentionParts {
   void meet(T block, T sum, std::int32_t step, std::int32_t slice) {
     const std::string_view name = slice >= 0  ? "attention (earlier slice)"
                                   : step == 0 ? "attention (causal, own block)"
+                                  : gathers_  ? "attention (gathered block)"
                                               : "attention (block of the ring)";
     part(b_.node(K::Attention, name, {t_.qkv, other(block)}, {sum, t_.lse}, phase_), step, slice);
   }
@@ -132,6 +153,7 @@ class AttentionParts {
                      std::int32_t slice) {
     const std::string_view name = slice >= 0  ? "attention backward (earlier slice)"
                                   : step == 0 ? "attention backward (own block)"
+                                  : gathers_  ? "attention backward (gathered block)"
                                               : "attention backward (block of the ring)";
     part(b_.node(K::AttentionBackward, name, {d_o, t_.o, t_.lse, t_.qkv, other(block)}, writes),
          step, slice);
@@ -153,32 +175,58 @@ class AttentionParts {
   const Context& c_;
   const AttentionTensors& t_;
   NodePhase phase_;
-  std::int64_t kv_, queries_, outputs_;                                // elements: k and v, q, o
-  T block_ = kNone, next_ = kNone, d_block_ = kNone, d_next_ = kNone;  // going round the ring
+  std::int64_t kv_, queries_, outputs_;  // elements: k and v, q, o
+  bool gathers_ = gathers_keys(c_.plan);
+  // Going round the ring; or a rank's own, and what is gathered of all.
+  T block_ = kNone, next_ = kNone, d_block_ = kNone, d_next_ = kNone;
   bool first_ = true;
 };
 
 bool in_parts(const Context& c) {
-  return c.plan.context_parallel > 1 || c.slice >= 0;
+  return (c.plan.context_parallel > 1 && !exchanges_heads(c.plan)) || c.slice >= 0;
+}
+
+// Of a core that is whole: all tokens of the heads that this rank attends with.
+std::int64_t tiles(const Context& c) {
+  const HeadShare share = head_share(c.layout);
+  return share.heads * ((c.s.tokens * share.ranks + 127) / 128);
 }
 
 }  // namespace
 
+void bring_heads(BodyBuilder& b, const Context& c, const AttentionTensors& t, NodePhase phase) {
+  if (!exchanges_heads(c.plan)) return;
+  take_heads(b, c, Exchanged::QueriesAndKeys, t.qkv, t.qkv_of_heads, phase);
+}
+
 void attention_forward(BodyBuilder& b, const Context& c, const AttentionTensors& t,
                        NodePhase phase) {
   if (in_parts(c)) return AttentionParts(b, c, t, phase).forward();
-  Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv}, {t.o, t.lse}, phase);
+  const bool exchanged = exchanges_heads(c.plan);
+  const T qkv = exchanged ? t.qkv_of_heads : t.qkv, o = exchanged ? t.o_of_heads : t.o;
+  Node& core = b.node(K::Attention, "attention (causal, tiled)", {qkv}, {o, t.lse}, phase);
   core.flops = forward_flops(c);
-  core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
+  core.parallel = tiles(c);
+  if (exchanged) give_heads(b, c, Exchanged::Outputs, o, t.o, phase);
 }
 
 void attention_backward(BodyBuilder& b, const Context& c, const AttentionTensors& t, T d_o, T dqkv,
                         T delta) {
   if (in_parts(c)) return AttentionParts(b, c, t, NodePhase::Main).backward(d_o, dqkv, delta);
+  const bool exchanged = exchanges_heads(c.plan);
+  T qkv = t.qkv, o = t.o, d_out = d_o, d_in = dqkv;
+  if (exchanged) {
+    qkv = t.qkv_of_heads;
+    o = t.o_of_heads;
+    d_out = b.tensor("do of heads", H::Workspace, bytes_of_heads(c, Exchanged::Outputs));
+    d_in = b.tensor("dqkv of heads", H::Workspace, bytes_of_heads(c, Exchanged::QueriesAndKeys));
+    take_heads(b, c, Exchanged::Outputs, d_o, d_out, NodePhase::Main);
+  }
   Node& core =
-      b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse}, {dqkv, delta});
+      b.node(K::AttentionBackward, "attention backward", {d_out, qkv, o, t.lse}, {d_in, delta});
   core.flops = backward_flops(c);
-  core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
+  core.parallel = tiles(c);
+  if (exchanged) give_heads(b, c, Exchanged::QueriesAndKeys, d_in, dqkv, NodePhase::Main);
 }
 
 }  // namespace rehearse::own

@@ -7,10 +7,8 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 7> kPlanLater{
-    "recompute_layers", "context_parallel_algorithm", "secondary_shard_group",
-    "offload_to",       "tensor_parallel_2d",         "quantized_gather",
-    "padding",
+inline constexpr std::array<std::string_view, 5> kPlanLater{
+    "secondary_shard_group", "offload_to", "tensor_parallel_2d", "quantized_gather", "padding",
 };
 inline constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};

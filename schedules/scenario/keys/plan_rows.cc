@@ -196,6 +196,18 @@ constexpr std::array kPlanRows{
             .field = &Plan::context_parallel,
             .all = true,
             .splits = true},
+    PlanRow{.key = choice("context_parallel_algorithm", kContextParallelNames,
+                          "how they meet its keys: round a ring, gathered, or by exchange of heads "
+                          "(Ulysses)"),
+            .field = &Plan::context_parallel_algorithm,
+            .text =
+                [](const Plan& p) {
+                  return p.context_parallel > 1 ? json_quoted(name_of(p.context_parallel_algorithm))
+                                                : "";
+                },
+            .idle = {{{any, [](const Plan& p) { return p.context_parallel == 1; },
+                       "no sequence is shared: context_parallel is 1"}}},
+            .splits = true},
     PlanRow{.key = size("expert_parallel",
                         "e: ranks that share the experts; folded over tp, cp and dp"),
             .field = &Plan::expert_parallel,
@@ -382,6 +394,32 @@ constexpr std::array kPlanRows{
             .idle = {{{attention_core_alone, keeps_no_scores,
                        "fused attention keeps no scores, and computes them again in any case"}}},
             .smaller = smaller_values::recomputations},
+    PlanRow{.key = {.name = "recompute_layers",
+                    .types = kInteger,
+                    .min = 1,
+                    .max = 65536,
+                    .searchable = true,
+                    .about = "layers of a chunk that are computed again, from its first; left out: "
+                             "all"},
+            .field = &Plan::recompute_layers,
+            .text =
+                [](const Plan& p) {
+                  return p.recompute_layers > 0 ? number(p.recompute_layers) : std::string();
+                },
+            .idle = {{{any, [](const Plan& p) { return !p.recompute.any(); },
+                       "nothing is computed again: recompute is none"}}}},
+    PlanRow{.key = {.name = "loss_chunks",
+                    .types = kInteger,
+                    .min = 1,
+                    .max = 65536,
+                    .searchable = true,
+                    .about = "the head and its loss go over a micro-batch's tokens in that many "
+                             "chunks"},
+            .field = &Plan::loss_chunks,
+            .text =
+                [](const Plan& p) {
+                  return p.loss_chunks > 1 ? number(p.loss_chunks) : std::string();
+                }},
     PlanRow{
         .key = {.name = "precision",
                 .types = kString | kObject,

@@ -37,6 +37,19 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
         &Plan::offload,
         "activations of a sequence in slices stay on the device: later slices read them", true);
   }
+  if (plan.offload.activations && plan.recompute_layers > 0 &&
+      !plan.runtime.performer().keeps_slabs) {
+    return keys.fail(&Plan::recompute_layers,
+                     "activations in host memory are priced where all layers or none are computed "
+                     "again",
+                     true);
+  }
+  if (plan.loss_chunks > 1 && plan.has_parameter_server()) {
+    return keys.fail(&Plan::loss_chunks,
+                     "one rank computes the loss of all outputs at once with "
+                     "data_parallel_algorithm parameter_server",
+                     true);
+  }
   plan.pad_vocabulary_to = keys.integer(&Plan::pad_vocabulary_to, plan.runtime.pad_vocabulary_to);
   if (keys.context.model == nullptr) return;
   const std::int64_t multiple = plan.pad_vocabulary_to * plan.tensor_parallel;

@@ -2,6 +2,7 @@
 // How the numbers are computed: precision, optimizer, attention and dropout.
 #include <algorithm>
 
+#include "schedules/model/layer_mix.h"
 #include "schedules/scenario/keys/precision_rows.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
@@ -61,6 +62,42 @@ void read_dropout(const GivenKeys& keys, Plan& plan) {
   plan.dropout = std::max(plan.dropouts.residual, 0.0);
 }
 
+// What c must divide where heads are exchanged, of layers whose attention is alike.
+void check_exchanged_heads(const GivenKeys& keys, const Transformer& model, const Plan& plan) {
+  if (!model.has_attention) return;
+  const std::int64_t t = plan.tensor_parallel, c = plan.context_parallel;
+  const std::int64_t kv = std::max<std::int64_t>(model.kv_heads / t, 1);
+  const std::string ranks = "tensor x context parallel = " + product({t, c});
+  if (model.heads % (t * c) != 0) {
+    return keys.fail(&Plan::context_parallel_algorithm,
+                     "all_to_all: " + ranks + " = " + number(t * c) +
+                         " does not divide num_attention_heads " + number(model.heads));
+  }
+  if (kv % c != 0 && c % kv != 0) {
+    keys.fail(&Plan::context_parallel_algorithm, "all_to_all: " + ranks + " = " + number(t * c) +
+                                                     " neither divides num_key_value_heads " +
+                                                     number(model.kv_heads) +
+                                                     " nor is a multiple of it");
+  }
+}
+
+// How ranks that share a sequence meet its keys.
+void check_context_parallel(const GivenKeys& keys, const Plan& plan) {
+  if (plan.context_parallel == 1 ||
+      plan.context_parallel_algorithm != ContextParallelAlgorithm::AllToAll) {
+    return;
+  }
+  if (plan.sequence_slices > 1) {
+    return keys.fail(&Plan::context_parallel_algorithm,
+                     "all_to_all brings whole sequences: none of slices", true);
+  }
+  const Transformer* model = keys.context.model;
+  if (model == nullptr) return;
+  for (std::int32_t i = variants(*model) > 0 ? 0 : -1; i < variants(*model); ++i) {
+    check_exchanged_heads(keys, variant(*model, i), plan);
+  }
+}
+
 }  // namespace
 
 void read_attention(const GivenKeys& keys, Plan& plan) {
@@ -79,6 +116,7 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
               kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
   }
   read_dropout(keys, plan);
+  check_context_parallel(keys, plan);
 }
 
 namespace {

@@ -127,7 +127,7 @@ class RowReplay {
     for (const Stage stage : setup_.stages[row_.index()]) {
       StagePlan plan;
       for (const SegmentInfo& segment : setup_.segments[stage.index()]) {
-        plan.add(of_segment(setup_.programs, setup_.layout.model, segment), unit++);
+        plan.add(of_segment(setup_.programs, setup_.layout, segment), unit++);
       }
       plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
       plan.meet(setup_.layout, stage.value, static_cast<std::int32_t>(setup_.segments.size()));
@@ -143,7 +143,7 @@ class RowReplay {
       StagePlan& stage = stages_[static_cast<std::size_t>(stage_at_[at.index()])];
       const std::vector<SegmentInfo>& segments = setup_.segments[at.index()];
       for (std::size_t i = 0; i < stage.parts.size(); ++i) {
-        stage.parts[i].program = &of_segment(setup.programs, setup.layout.model, segments[i]);
+        stage.parts[i].program = &of_segment(setup.programs, setup.layout, segments[i]);
       }
       stage.meet(setup.layout, at.value, static_cast<std::int32_t>(setup_.segments.size()));
     }

@@ -59,7 +59,18 @@ struct Load {
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
   std::int32_t buckets = 1;
   std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
+  double again = 1;       // share of its layers that are computed again, where any are
 };
+
+// What layers take of which a share is computed again.
+Times mixed_times(const Times& again, const Times& kept, double share) {
+  const auto mean = [share](double a, double b) { return share * a + (1 - share) * b; };
+  return {.forward = again.forward,
+          .backward = mean(again.backward, kept.backward),
+          .input = mean(again.input, kept.input),
+          .weight = mean(again.weight, kept.weight),
+          .communicating = mean(again.communicating, kept.communicating)};
+}
 
 class MeshEstimator {
  public:
@@ -185,7 +196,7 @@ class MeshEstimator {
         if (loads.empty()) loads = loads_of(kind, family.plan, bound.stages);
         const Template& costs = template_of(kind, plan);
         if (!costs.valid) continue;
-        candidate.seconds = 1e-9 * step(plan, costs, loads);
+        candidate.seconds = 1e-9 * step(plan, costs, kept_costs(kind, plan), loads);
         if (fits) {
           out_.fitting.push_back(candidate);
         } else {
@@ -199,6 +210,12 @@ class MeshEstimator {
   void trim() {
     std::ranges::stable_sort(refused_, {}, &Candidate::seconds);
     refused_.resize(std::min(refused_.size(), keep_));
+  }
+
+  // Of layers that are not computed again where others are; null: there are none.
+  const Template* kept_costs(Kind& kind, const Plan& plan) {
+    if (plan.recompute_layers == 0 || !plan.recompute.any()) return nullptr;
+    return &template_of(kind, plan_of_kept_layers(plan));
   }
 
   const Template& template_of(Kind& kind, const Plan& plan) {
@@ -224,7 +241,7 @@ class MeshEstimator {
       // Layers of prediction may be of a variant that no layer of the model has.
       if (s >= kNumSegmentShapes && !segment_of_class(model_, s)) continue;
       const auto cost = [&](Direction direction) {
-        return compute.value().price(make_body(layout, shape_of(s, direction)));
+        return compute.value().price(make_body(layout, shape_of(layout, s, direction)));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
@@ -263,9 +280,11 @@ class MeshEstimator {
   bool mixed() const { return classes_ > kNumSegmentShapes; }
 
   // Layers of one class are taken together: with the mean of their reaches, rotating.
-  BodyShape shape_of(std::size_t of, Direction direction) const {
+  BodyShape shape_of(const Layout& layout, std::size_t of, Direction direction) const {
     if (mixed() && (of == kPrediction || of >= kNumSegmentShapes)) {
-      return body_shape(model_, *segment_of_class(model_, of), direction);
+      BodyShape shape = body_shape(layout, *segment_of_class(model_, of), direction);
+      shape.keeps = false;
+      return shape;
     }
     const bool prediction = of == kPrediction;
     return {.segment = rehearse::kind_of(static_cast<SegmentShape>(of)),
@@ -330,6 +349,7 @@ class MeshEstimator {
     }
     const bool both = !placement.up.empty();
     std::vector<Load> loads(static_cast<std::size_t>(p));
+    std::vector<double> again(loads.size(), 0);  // layers of them
     BoundTables& tables = *kind.bound;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const auto add = [&](Position position) {
@@ -339,15 +359,21 @@ class MeshEstimator {
           load.segments[k] += stages[s].segments[k] * (both ? 0.5 : 1);
         load.parameters += stages[s].parameters;
         load.experts += stages[s].experts;
+        const std::int32_t layers = plan.stage_layers[s];
+        again[position.index()] += std::min(plan.recompute_layers, layers) * (both ? 0.5 : 1);
       };
       add(placement.down[s]);
       if (both) add(placement.up[s]);
+    }
+    for (std::size_t i = 0; plan.recompute_layers > 0 && i < loads.size(); ++i) {
+      const double layers = layers_of(loads[i]);
+      if (layers > 0) loads[i].again = again[i] / layers;
     }
     std::vector<Load> distinct;
     for (const Load& load : loads) {
       const auto same = std::ranges::find_if(distinct, [&](const Load& other) {
         return other.segments == load.segments && other.parameters == load.parameters &&
-               other.experts == load.experts;
+               other.experts == load.experts && other.again == load.again;
       });
       if (same != distinct.end()) {
         ++same->positions;
@@ -405,7 +431,11 @@ class MeshEstimator {
   }
 
   // The step in ns.
-  double step(const Plan& plan, const Template& costs, const std::vector<Load>& loads) {
+  double step(const Plan& plan, const Template& costs, const Template* kept,
+              const std::vector<Load>& loads) {
+    const auto times_of = [&](const Load& load, std::size_t k) {
+      return kept == nullptr ? costs.of[k] : mixed_times(costs.of[k], kept->of[k], load.again);
+    };
     const ScheduleInfo* info = find_schedule(plan.schedule);
     const bool split = info != nullptr && info->splits_backward && plan.pipeline_parallel > 1;
     const double m = plan.microbatches();
@@ -413,7 +443,7 @@ class MeshEstimator {
     for (const Load& load : loads) {
       for (std::size_t k = 0; k < classes_; ++k) {
         const double share = load.segments[k] * load.positions / plan.pipeline_parallel;
-        const Times& times = costs.of[k];
+        const Times times = times_of(load, k);
         mean_forward += share * times.forward;
         mean_input += share * (split ? times.input : times.backward);
         mean_weight += share * (split ? times.weight : 0);
@@ -433,7 +463,7 @@ class MeshEstimator {
     for (const Load& load : loads) {
       double forward = 0, backward = 0;
       for (std::size_t k = 0; k < classes_; ++k) {
-        const Times& times = costs.of[k];
+        const Times times = times_of(load, k);
         forward += load.segments[k] * times.forward;
         backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
       }

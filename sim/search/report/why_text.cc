@@ -51,8 +51,9 @@ std::string loss_text(const FoundPlan& best, const FoundPlan& second) {
 // The first plan in the list that differs from the best in more than a name or a detail.
 const FoundPlan* runner_up(const SearchResult& result) {
   const auto shape = [](const Plan& p) {
-    return std::tuple(p.tensor_parallel, p.pipeline_parallel, p.context_parallel, p.expert_parallel,
-                      p.expert_dispatch, p.micro_batch, p.recompute, p.zero_stage == 3);
+    return std::tuple(p.tensor_parallel, p.pipeline_parallel, p.context_parallel,
+                      p.context_parallel_algorithm, p.expert_parallel, p.expert_dispatch,
+                      p.micro_batch, p.recompute, p.zero_stage == 3);
   };
   for (const FoundPlan& plan : result.best) {
     if (shape(plan.plan) != shape(result.best.front().plan)) return &plan;

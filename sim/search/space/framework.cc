@@ -7,6 +7,7 @@
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::sim {
 namespace {
@@ -20,6 +21,13 @@ constexpr KeySpec list(std::string_view name, unsigned items) {
 constexpr KeySpec flag(std::string_view name) {
   return {.name = name, .types = kBool, .required = true};
 }
+constexpr KeySpec ways(std::string_view name) {
+  return {.name = name,
+          .types = kArray,
+          .choices = kContextParallelNames,
+          .item_types = kString,
+          .required = true};
+}
 constexpr KeySpec kFrameworkKeys[] = {text("name"),
                                       text("title"),
                                       text("source"),
@@ -28,7 +36,7 @@ constexpr KeySpec kFrameworkKeys[] = {text("name"),
                                       list("zero_stages", kInteger),
                                       list("pipeline_zero_stages", kInteger),
                                       flag("tensor_parallel"),
-                                      flag("context_parallel")};
+                                      ways("context_parallel")};
 constexpr KeyTable kFramework{.title = "framework", .keys = kFrameworkKeys};
 constexpr KeySpec kFileKeys[] = {
     text("schema"),
@@ -55,7 +63,9 @@ bool Framework::launches(const Plan& plan) const {
   return (plan.pipeline_parallel == 1 || runs(plan.schedule)) &&
          std::ranges::find(stages, plan.zero_stage) != stages.end() &&
          (plan.tensor_parallel == 1 || tensor_parallel) &&
-         (plan.context_parallel == 1 || context_parallel);
+         (plan.context_parallel == 1 ||
+          std::ranges::find(context_parallel, plan.context_parallel_algorithm) !=
+              context_parallel.end());
 }
 
 Result<std::vector<Framework>> shipped_frameworks() {
@@ -71,8 +81,11 @@ Result<std::vector<Framework>> shipped_frameworks() {
                         .title = item.given("title")->text,
                         .zero_stages = integers(*item.given("zero_stages")),
                         .pipeline_zero_stages = integers(*item.given("pipeline_zero_stages")),
-                        .tensor_parallel = item.given("tensor_parallel")->boolean,
-                        .context_parallel = item.given("context_parallel")->boolean};
+                        .tensor_parallel = item.given("tensor_parallel")->boolean};
+    for (const JsonValue& way : item.given("context_parallel")->items) {
+      framework.context_parallel.push_back(static_cast<ContextParallelAlgorithm>(
+          std::ranges::find(kContextParallelNames, way.text) - kContextParallelNames.begin()));
+    }
     for (const JsonValue& name : item.given("runtimes")->items) {
       framework.runtimes.push_back(name.text);
     }

@@ -16,7 +16,8 @@ struct Framework {
   std::vector<std::string> runtimes;   // profiles that price it, the one of today first
   std::vector<std::string> schedules;  // canonical names
   std::vector<std::int32_t> zero_stages, pipeline_zero_stages;  // the latter with stages > 1
-  bool tensor_parallel = false, context_parallel = false;
+  bool tensor_parallel = false;
+  std::vector<ContextParallelAlgorithm> context_parallel;  // its ways; none: it has none
 
   bool runs(const std::string& schedule) const;
   bool launches(const Plan& plan) const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::sim {
 namespace {
@@ -40,6 +41,8 @@ Space with_open_keys(Space space, const Plan& plan) {
   };
   said(&Plan::global_batch);
   said(&Plan::runtime);
+  list(key_of(&Plan::context_parallel_algorithm),
+       {json_quoted(name_of(plan.context_parallel_algorithm))});
   if (space.base.model.experts.count > 0) {
     said(&Plan::expert_parallel);
     said(&Plan::expert_dispatch);

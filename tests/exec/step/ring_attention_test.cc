@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention block by block around a ring gives what attention over the whole sequence gives,
-// forward and backward, where blocks begin and end inside of tiles.
+// forward and backward, where blocks begin and end inside of tiles. Attention of some heads, which
+// ranks exchange, gives their bits of attention of all heads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -115,6 +116,54 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
     EXPECT_LE(distance(got, expected), 2e-6) << "gradients of rank " << rank;
   }
 }
+
+class Heads : public testing::TestWithParam<Case> {};
+
+TEST_P(Heads, OfARankHaveTheirBitsOfAll) {
+  const Case c = GetParam();
+  const AttentionShape whole{.tokens = c.samples * c.sequence,
+                             .sequence = c.sequence,
+                             .heads = c.heads,
+                             .kv_heads = c.kv_heads,
+                             .head_dim = c.head_dim};
+  const std::int64_t ranks = c.ring, columns = whole.columns(), width = c.heads * c.head_dim;
+  const Floats qkv = noise(whole.tokens * columns, 1), d_o = noise(whole.tokens * width, 2);
+  Floats o(at(whole.tokens * width)), lse(at(c.heads * whole.tokens)), delta = lse, dqkv = qkv;
+  kernels().attention(whole, qkv.data(), o.data(), lse.data());
+  kernels().attention_backward(whole, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(),
+                               delta.data());
+  AttentionShape own = whole;
+  own.heads /= ranks;
+  own.kv_heads /= ranks;
+  const std::int64_t q = own.heads * c.head_dim, k = own.kv_heads * c.head_dim;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    // Columns of a rank: of queries or outputs, and behind them of keys and values.
+    const auto part_of = [&](const Floats& all, std::int64_t stride) {
+      Floats mine;
+      for (std::int64_t t = 0; t < whole.tokens; ++t) {
+        const auto row = all.begin() + t * stride;
+        mine.insert(mine.end(), row + rank * q, row + (rank + 1) * q);
+        if (stride == width) continue;
+        for (const std::int64_t begin : {width, width + c.kv_heads * c.head_dim}) {
+          mine.insert(mine.end(), row + begin + rank * k, row + begin + (rank + 1) * k);
+        }
+      }
+      return mine;
+    };
+    const Floats mine = part_of(qkv, columns), d_mine = part_of(d_o, width);
+    Floats own_o(d_mine.size()), own_lse(at(own.heads * whole.tokens)), own_delta = own_lse,
+                                                                        own_d = mine;
+    kernels().attention(own, mine.data(), own_o.data(), own_lse.data());
+    kernels().attention_backward(own, d_mine.data(), mine.data(), own_o.data(), own_lse.data(),
+                                 own_d.data(), own_delta.data());
+    EXPECT_EQ(own_o, part_of(o, width)) << "o of rank " << rank;
+    EXPECT_EQ(own_d, part_of(dqkv, columns)) << "gradients of rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Heads,
+                         testing::Values(Case{1, 16, 2, 2, 8, 2}, Case{2, 360, 4, 2, 16, 2},
+                                         Case{1, 512, 8, 4, 32, 4}, Case{3, 132, 6, 3, 20, 3}));
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Ring,
                          testing::Values(Case{1, 16, 2, 2, 8, 2}, Case{2, 360, 4, 2, 16, 2},

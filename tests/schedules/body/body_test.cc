@@ -7,6 +7,7 @@
 
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/body/sizes.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "tests/schedules/ir/example_case.h"
 #include "tests/schedules/runtime/runtime_named.h"
 
@@ -205,6 +206,65 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
     EXPECT_GT(whole.first, 0);
     EXPECT_DOUBLE_EQ(4 * slice.first, whole.first * (fused ? 1 : 5.0 / 8));
     EXPECT_EQ(4 * slice.second, whole.second * 5 / 2);
+  }
+}
+
+// Two ranks of 16 tokens, two heads of 16 columns: 1,024 bytes of q, k, v or o each. Gathered, k
+// and v come of both ranks; sums of our dk, dv are fp32. Of one key head each of four ranks gets
+// one.
+TEST(Bodies, MoveWhatRanksThatShareASequenceExchange) {
+  Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+  plan.recompute = Recompute{};
+  plan.context_parallel = 2;
+  const auto moved = [&](NodeKind kind, Direction direction) {
+    std::int64_t bytes = 0;
+    for (const Node& node :
+         make_body({model, plan}, {.segment = SegmentKind::Layer, .direction = direction}).nodes) {
+      if (node.axis == Axis::Context && node.kind() == kind) bytes += node.bytes;
+    }
+    return bytes;
+  };
+  const auto forward = [&](NodeKind kind) { return moved(kind, Direction::Forward); };
+  const auto backward = [&](NodeKind kind) { return moved(kind, Direction::Backward); };
+  for (const bool own : {true, false}) {
+    plan.runtime = runtime_named(own ? "rehearse" : "megatron");
+    plan.context_parallel_algorithm = ContextParallelAlgorithm::AllGather;
+    EXPECT_EQ(forward(NodeKind::AllGather), 4 * 1024);
+    EXPECT_EQ(backward(NodeKind::AllGather), 4 * 1024);
+    EXPECT_EQ(backward(NodeKind::ReduceScatter), (own ? 2 : 1) * 4 * 1024);
+    EXPECT_EQ(forward(NodeKind::RingExchange) + backward(NodeKind::RingExchange), 0);
+    plan.context_parallel_algorithm = ContextParallelAlgorithm::AllToAll;
+    EXPECT_EQ(forward(NodeKind::AllToAll), 4 * 1024);
+    EXPECT_EQ(backward(NodeKind::AllToAll), 4 * 1024);
+    EXPECT_EQ(forward(NodeKind::AllGather), 0);
+  }
+  model.kv_heads = 1;
+  plan.tensor_parallel = 1;
+  plan.context_parallel = 4;
+  for (const bool own : {true, false}) {
+    plan.runtime = runtime_named(own ? "rehearse" : "megatron");
+    EXPECT_EQ(forward(NodeKind::AllToAll), 4 * 1024);
+    EXPECT_EQ(backward(NodeKind::AllToAll), 4 * 1024);
+  }
+}
+
+// Layers behind the first of a chunk have the body of a plan that computes nothing again.
+TEST(Bodies, OfLayersThatAreNotComputedAgainKeepAll) {
+  const Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+  plan.stage_layers = {2, 2};
+  plan.recompute = Recompute::full();
+  plan.recompute_layers = 1;
+  Plan none = plan;
+  none.recompute = {};
+  for (std::int32_t layer = 0; layer < 4; ++layer) {
+    const SegmentInfo segment{SegmentKind::Layer, layer};
+    const Layout layout(model, plan), kept(model, none);
+    const Body made = make_body(layout, body_shape(layout, segment, Direction::Forward));
+    const Body other = make_body(kept, body_shape(kept, segment, Direction::Forward));
+    EXPECT_EQ(keeps_layer(plan, layer), layer % 2 == 1);
+    EXPECT_EQ(made.saved_for_dgrad == other.saved_for_dgrad, layer % 2 == 1);
   }
 }
 

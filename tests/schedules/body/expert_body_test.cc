@@ -222,7 +222,7 @@ TEST(ExpertBody, APredictionLayerIsAProjectionAndALayer) {
   const SegmentInfo prediction{SegmentKind::Layer, static_cast<std::int32_t>(model.layers)};
   const auto flops_of = [&](const Transformer& of, const SegmentInfo& segment,
                             Direction direction) {
-    return make_body({of, s.plan}, body_shape(of, segment, direction)).flops();
+    return make_body({of, s.plan}, body_shape({of, s.plan}, segment, direction)).flops();
   };
   std::int64_t parameters = 0;
   for (const ParameterTensor& tensor :

@@ -87,6 +87,34 @@ TEST(PlanSizes, TensorParallelMayReplicateKeyValueHeads) {
   EXPECT_EQ(read(R"("tensor_parallel": 2)", "8", model).plan.tensor_parallel, 2);
 }
 
+TEST(PlanContext, AnExchangeOfHeadsNeedsHeadsForEveryRank) {
+  const std::string eight = R"("context_parallel": 8, "context_parallel_algorithm": "all_to_all")";
+  EXPECT_EQ(plan(eight, "8").context_parallel_algorithm, ContextParallelAlgorithm::AllToAll);
+  EXPECT_EQ(plan(R"("context_parallel": 8)", "8").context_parallel_algorithm,
+            ContextParallelAlgorithm::Ring);
+  EXPECT_EQ(error_of(eight + R"(, "tensor_parallel": 2)", "16"),
+            "x.json:1: plan.context_parallel_algorithm: all_to_all: tensor x context parallel = "
+            "2 x 8 = 16 does not divide num_attention_heads 8");
+  EXPECT_NE(error_of(eight + R"(, "schedule": "seq_1f1b", "sequence_slices": 2)", "8")
+                .find("all_to_all brings whole sequences: none of slices"),
+            std::string::npos);
+  // Three ranks of six key heads have two each; of four of twelve none has whole ones.
+  const std::string model = R"({"model_type": "llama", "hidden_size": 96, "num_hidden_layers": 2,
+      "num_attention_heads": 12, "intermediate_size": 96, "vocab_size": 100,
+      "max_position_embeddings": 96, "num_key_value_heads": )";
+  const auto says = [&](const std::string& heads, const std::string& ranks) {
+    const Result<Scenario> read = parse_scenario(
+        scenario_text(R"("context_parallel_algorithm": "all_to_all", "context_parallel": )" + ranks,
+                      ranks, model + heads + "}"),
+        "x.json", 1, {});
+    return read ? std::string() : read.error().message;
+  };
+  EXPECT_EQ(says("6", "3"), "");
+  EXPECT_EQ(says("2", "4"), "");
+  EXPECT_NE(says("6", "4").find("neither divides num_key_value_heads 6 nor is a multiple of it"),
+            std::string::npos);
+}
+
 TEST(PlanSchedule, FollowsFromTheSizesWhereItIsLeftOut) {
   EXPECT_EQ(plan(R"("pipeline_parallel": 4)").schedule, "1f1b");
   EXPECT_EQ(plan(R"("pipeline_parallel": 4, "virtual_stages": 3)").schedule, "interleaved_1f1b");

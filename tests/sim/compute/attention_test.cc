@@ -100,8 +100,8 @@ TEST(Attention, WindowsThatDifferByLayerAreRunLayerByLayer) {
       return find(make_body({model, plan}, shape).nodes, NodeKind::Attention)->flops;
     };
     const auto of_layer = [&](std::int32_t layer) {
-      return flops(
-          body_shape(model, {.kind = SegmentKind::Layer, .layer = layer}, Direction::Forward));
+      return flops(body_shape({model, plan}, {.kind = SegmentKind::Layer, .layer = layer},
+                              Direction::Forward));
     };
     const double windowed = 1024.0 * 4096 - 1024.0 * 1024 / 2, whole = 4096.0 * 4096 / 2;
     EXPECT_DOUBLE_EQ(of_layer(0), 4 * 2 * windowed * 4096) << runtime;

@@ -102,6 +102,68 @@ TEST(Memory, KeepsWhatTheActivationFormulaCountsOnTheFirstPosition) {
 }
 
 // 1F1B: position i keeps p - i micro-batches; each position less than the one before by one.
+// Of four layers a chunk those that are not computed again keep what they keep without
+// recomputation, one by one.
+TEST(Memory, KeepsLayerByLayerWhatIsNotComputedAgain) {
+  const auto activations = [](Recompute mode, std::int32_t layers) {
+    Plan plan = gpt3_plan();
+    plan.recompute = mode;
+    plan.recompute_layers = layers;
+    return predict_gpt3(plan).ranks[0].parts.activations;
+  };
+  const std::int64_t none = activations({}, 0), all = activations(Recompute::full(), 0);
+  std::int64_t before = none, first = 0;
+  for (std::int32_t layers = 1; layers <= 4; ++layers) {
+    const std::int64_t now = activations(Recompute::full(), layers);
+    if (layers == 1) first = before - now;
+    EXPECT_GT(first, 0);
+    EXPECT_NEAR(static_cast<double>(before - now) / static_cast<double>(first), 1, 0.02);
+    before = now;
+  }
+  EXPECT_EQ(before, all);
+  EXPECT_EQ(activations(Recompute::full(), 9), all);
+}
+
+// The logits of a chunk in place of all.
+TEST(Memory, HasTheLogitsOfOneChunkOfTheLoss) {
+  const auto peak = [](std::int32_t chunks) {
+    Plan plan = gpt3_plan();
+    plan.pipeline_parallel = 1;
+    plan.virtual_stages = 1;
+    plan.schedule = "none";
+    plan.stage_layers = {2};
+    plan.global_batch = 4;
+    plan.micro_batch = 4;
+    plan.loss_chunks = chunks;
+    Transformer model = gpt3_175b();
+    model.layers = 2;
+    model.vocabulary = plan.padded_vocabulary = 1 << 20;
+    return predict_memory(profile_of("megatron"), {model, plan}, a100(), order_for(plan))
+        .ranks[0]
+        .peak_allocated;
+  };
+  EXPECT_LT(peak(4), peak(1));
+  EXPECT_LE(peak(8), peak(4));
+}
+
+// What is gathered is there while attention runs; what is exchanged is kept, outputs twice.
+TEST(Memory, OfRanksThatShareASequenceFollowsTheirWay) {
+  const auto peak = [](ContextParallelAlgorithm way) {
+    Plan plan = gpt3_plan();
+    plan.tensor_parallel = 2;
+    plan.sequence_parallel = false;
+    plan.context_parallel = 4;
+    plan.context_parallel_algorithm = way;
+    plan.recompute = {};
+    plan.attention_kernel = AttentionKernel::Flash2;
+    plan.flash_attention = true;
+    return predict_gpt3(plan).ranks[0].peak_allocated;
+  };
+  const std::int64_t ring = peak(ContextParallelAlgorithm::Ring);
+  EXPECT_GT(peak(ContextParallelAlgorithm::AllGather), ring);
+  EXPECT_GT(peak(ContextParallelAlgorithm::AllToAll), ring);
+}
+
 TEST(Memory, DropsByOneMicrobatchFromPositionToPosition) {
   Plan plan = gpt3_plan();
   plan.schedule = "1f1b";
