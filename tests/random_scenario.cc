@@ -297,6 +297,12 @@ constexpr std::array kKeys{
                                 d.replicas() % 2 == 0;
               return part ? text_of(d.replicas() / 2) : "";
             }},
+    KeyDraw{"secondary_shard_group", 40,
+            [](Draw& d) {
+              const bool part = d.to.variation.empty() && d.to.number("zero_stage", 0) == 3 &&
+                                !d.to.has("shard_group") && d.replicas() % 2 == 0;
+              return part ? text_of(d.chance.percent(50) ? 2 : d.replicas() / 2) : "";
+            }},
     KeyDraw{"data_parallel_algorithm", 8,
             [](Draw& d) {
               const bool may = d.to.variation.empty() && d.to.number("zero_stage", 0) == 0;

@@ -3,10 +3,14 @@
 //
 // Invariant behind it: where parameters lie in shards (Plan::gathers_units) no part reads one: it
 // reads what an UNSHARD of its bucket has gathered, which lives for a window of parts, for a
-// micro-batch or for the step. Else, under ZeRO-1 and 2, every bucket is gathered once per step.
+// micro-batch or for the step; of a bucket with a second copy what was gathered of the shards last,
+// or of that copy. Else, under ZeRO-1 and 2, every bucket is gathered once per step.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "schedules/passes/row_draft.h"
+#include "schedules/scenario/secondary_shards.h"
 
 namespace rehearse {
 namespace {
@@ -72,6 +76,10 @@ struct Readings {
 struct Entry {
   std::size_t part;  // before which the bucket enters the window
   BucketId bucket;
+  std::size_t reader;  // the part that reads it first
+  // Of a second copy: whether what is gathered makes one; the entry that made the one it reads.
+  bool copies = false;
+  std::ptrdiff_t copy = -1;
 };
 
 // Alive at a part are the buckets that it reads and that the next `prefetch` reading parts read
@@ -97,7 +105,7 @@ std::vector<Entry> entries(const RowDraft& row) {
       const BucketId id = reads.buckets[k];
       const Microbatch about = row.parts[reads.parts[reading]].op.microbatch;
       const bool stays = keep || again ? left[id.index()] > r : held[id.index()] == about;
-      if (!stays) entering.push_back({reads.parts[r], id});
+      if (!stays) entering.push_back({reads.parts[r], id, reads.parts[reading]});
       left[id.index()] = r + 2;
       held[id.index()] = about;
     }
@@ -105,16 +113,39 @@ std::vector<Entry> entries(const RowDraft& row) {
   return entering;
 }
 
+// Who makes a second copy, and who gathers from it: what the step has gathered before, or this
+// micro-batch's forward.
+void choose_copies(const RowDraft& row, std::vector<Entry>& entering) {
+  if (!row.s.group(GroupKind::Shard) || row.draft.plan.secondary_shard_group == 0) return;
+  const bool for_step = keeps_secondary_shards(row.draft.plan);
+  std::map<std::pair<BucketId, Microbatch>, std::size_t> made;
+  for (std::size_t i = 0; i < entering.size(); ++i) {
+    Entry& entry = entering[i];
+    const Op& reader = row.parts[entry.reader].op;
+    const std::pair of(entry.bucket, for_step ? Microbatch{} : reader.microbatch);
+    const auto found = made.find(of);
+    if (found == made.end() || (!for_step && reader.kind == OpKind::Forward)) {
+      made[of] = i;
+      continue;
+    }
+    entry.copy = static_cast<std::ptrdiff_t>(found->second);
+    entering[found->second].copies = true;
+  }
+}
+
 void gather_windows(RowDraft& row) {
-  const std::vector<Entry> entering = entries(row);
+  std::vector<Entry> entering = entries(row);
+  choose_copies(row, entering);
   auto next = entering.begin();
+  std::vector<ValueId> copies(entering.size());
   std::vector<ValueId> gathered(row.s.buckets.size());
   std::vector<std::int32_t> times(row.s.buckets.size(), 0);
   for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
     for (; next != entering.end() && next->part < row.step_begin[step + 1]; ++next) {
-      const auto [part, id] = *next;
-      DraftOp& gather = row.collective(OpKind::Unshard, row.bucket(id).replicas, Stream::Dp, id,
-                                       row.at(part, Phase::Before));
+      const BucketId id = next->bucket;
+      DraftOp& gather = row.collective(
+          OpKind::Unshard, next->copy < 0 ? row.bucket(id).replicas : GroupKind::Shard, Stream::Dp,
+          id, row.at(next->part, Phase::Before));
       gather.op.instance = ++times[id.index()];
       gather.after = kLastCompute;
       if (!row.plan.runtime.performer().gathers_wait_for_memory ||
@@ -122,12 +153,20 @@ void gather_windows(RowDraft& row) {
         gather.waits_for = kLastCompute;
       }
       gather.tie = row.last_op().value;  // as they enter
-      const ValueId whole = row.bucket_value(
-          ValueKind::FullParameter, id, row.draft.layout.shape.element * row.bucket(id).padded);
+      const std::int64_t bytes = row.draft.layout.shape.element * row.bucket(id).padded;
+      const ValueId whole = row.bucket_value(ValueKind::FullParameter, id, bytes);
       row.of(whole).instance = times[id.index()];
       gathered[id.index()] = whole;
-      row.operand(row.parameter[id.index()], Access::Read);
+      row.operand(next->copy < 0 ? row.parameter[id.index()]
+                                 : copies[static_cast<std::size_t>(next->copy)],
+                  Access::Read);
       row.operand(whole, Access::Write);
+      if (!next->copies) continue;
+      const ValueId copy = row.bucket_value(ValueKind::ParameterShard, id,
+                                            bytes / row.draft.plan.secondary_shard_group);
+      row.of(copy).instance = times[id.index()];
+      row.operand(copy, Access::Write);
+      copies[static_cast<std::size_t>(next - entering.begin())] = copy;
     }
     for (Operand& operand : row.operands_of(row.compute_op(step))) {
       const Value& read = row.of(operand.value);

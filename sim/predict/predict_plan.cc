@@ -198,10 +198,11 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
                        "server (plan.data_parallel_algorithm)",
                    .unsupported = true};
     }
-    if (plan.shard_group > 0) {
-      return Error{.message =
-                       "variation: replicas that differ are not priced with shard groups "
-                       "(plan.shard_group)",
+    for (const auto group : {&Plan::shard_group, &Plan::secondary_shard_group}) {
+      if (plan.*group == 0) continue;
+      return Error{.message = fmt::format("variation: replicas that differ are not priced with "
+                                          "shard groups ({})",
+                                          path_of(group)),
                    .unsupported = true};
     }
     if (const Result<> varied = vary(p, scenario.variation, engine); !varied) return varied.error();

@@ -7,9 +7,9 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 8> kPlanLater{
-    "recompute_layers",   "context_parallel_algorithm", "secondary_shard_group", "offload_to",
-    "tensor_parallel_2d", "quantized_gather",           "chimera_scaling",       "padding",
+inline constexpr std::array<std::string_view, 7> kPlanLater{
+    "recompute_layers", "context_parallel_algorithm", "offload_to", "tensor_parallel_2d",
+    "quantized_gather", "chimera_scaling",            "padding",
 };
 inline constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/secondary_shards.h"
 
 namespace rehearse::sim {
 namespace {
@@ -97,6 +98,7 @@ void ResidentState::begin_step() {
 void ResidentState::optimizer_step(bool first) {
   ledger_.free(gather_buffer_);
   ledger_.free(reduce_buffer_);
+  for (Unit& unit : unit_) ledger_.free(unit.copy);
   if (profile_.fp32_gradients_at_step && plan_.precision.gradients < 4) {
     for (const std::int64_t elements : owned()) {
       step_gradients_.push_back(ledger_.allocate(4 * elements, MemoryPart::Optimizer));
@@ -115,6 +117,7 @@ void ResidentState::optimizer_step(bool first) {
 void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
   if (!gathers_) return;
   finish_gather(unit);
+  if (keeps_secondary_shards(plan_)) keep_copy(unit);
   const bool ahead = plan_.overlap_parameter_gather && plan_.prefetch > 0;
   if (next >= 0 && ahead && !by_tensor()) start_gather(static_cast<std::size_t>(next));
 }
@@ -122,11 +125,24 @@ void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
 void ResidentState::leave_forward(std::size_t unit) {
   const bool comes_back = has_root_ && (is_root(unit) || unit == last_layer_);
   const bool whole_unit = plan_.gathers_twice() && !comes_back;
-  if (gathers_ && (whole_unit || by_tensor())) ledger_.free(unit_[unit].gathered);
+  if (!gathers_ || !(whole_unit || by_tensor())) return;
+  if (!keeps_secondary_shards(plan_)) keep_copy(unit);
+  ledger_.free(unit_[unit].gathered);
+}
+
+// Tensor by tensor, once until it is dropped.
+void ResidentState::keep_copy(std::size_t u) {
+  if (plan_.secondary_shard_group == 0 || !unit_[u].copy.empty()) return;
+  for (const std::int64_t elements : units_[u].elements) {
+    unit_[u].copy.push_back(
+        ledger_.allocate(element() * divide_up(elements, plan_.secondary_shard_group),
+                         MemoryPart::Parameters));
+  }
 }
 
 void ResidentState::leave_backward(std::size_t u) {
   ++backwards_[u];
+  if (!keeps_secondary_shards(plan_)) ledger_.free(unit_[u].copy);
   if (!gathers_) {
     if (!profile_.contiguous_gradients) return keep_gradients(u);
     if (plan_.reduces_each_microbatch()) {  // a bucket of the unit is reduced and dropped

@@ -36,6 +36,7 @@ class ResidentState {
  private:
   struct Unit {
     std::vector<Handle> gathered, unsharded, shard;
+    std::vector<Handle> copy;  // this rank's part of the second copy
     Handle in_flight = kNoBlock;  // buffer of the gather under way
   };
 
@@ -45,6 +46,7 @@ class ResidentState {
   void keep_gradients(std::size_t unit);
   void gather_tensors(std::size_t unit);
   void reduce_tensors(std::size_t unit);
+  void keep_copy(std::size_t unit);
   void start_gather(std::size_t unit);
   void finish_gather(std::size_t unit);
   void sum_unsharded(std::size_t unit, std::vector<Handle>& gradients);

@@ -250,6 +250,10 @@ class Pricer {
     } else {
       cost = collective_cost(kind, {bytes}, shape, network_);
     }
+    // What is gathered leaves a part in a second copy.
+    if (const std::int64_t copy = copied_bytes(current_); copy > 0) {
+      lengthen(cost, compute_.elementwise({2 * copy}));
+    }
     std::vector<Traffic> traffic{{.group = s_.group_of(op).kind,
                                   .kind = sent,
                                   .ranks = shape.ranks,
@@ -279,12 +283,27 @@ class Pricer {
   // parameter beside the collective.
   CollectiveCost whole_fp32_sum(Bytes sum, const GroupShape& shape) const {
     CollectiveCost cost = collective_cost(OpKind::AllReduce, sum, shape, network_);
+    lengthen(cost, compute_.elementwise({6 * sum.value}));
+    return cost;
+  }
+  // By what runs beside the links, of which the whole then asks for less on the average.
+  static void lengthen(CollectiveCost& cost, Nanoseconds more) {
     const Nanoseconds wire = cost.time;
-    cost.time += compute_.elementwise({6 * sum.value});
+    cost.time += more;
     for (Demand& demand : cost.demands) {
       demand.share *= static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
     }
-    return cost;
+  }
+  // What a gather keeps in a second copy of shards.
+  std::int64_t copied_bytes(OpId gather) const {
+    std::int64_t bytes = 0;
+    for (const Operand& operand : s_.operands_of(gather)) {
+      const Value& value = s_.values[operand.value.index()];
+      const bool kept =
+          value.kind == ValueKind::ParameterShard && operand.access == Access::Write;
+      bytes += kept ? value.bytes.value : 0;
+    }
+    return bytes;
   }
 
   std::int64_t updated_elements(const Bucket& bucket) const {
@@ -391,6 +410,7 @@ class Pricer {
         key[2] = op.group.value;
         key[3] = payload_of(s_, id).bytes();
         key[4] = static_cast<std::int64_t>(op.stream);
+        key[5] = copied_bytes(id);
         break;
       default:
         if (op.kind == OpKind::Add) {

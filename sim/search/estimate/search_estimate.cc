@@ -17,6 +17,7 @@
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
+#include "schedules/scenario/secondary_shards.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
 #include "sim/memory/memory_states.h"
@@ -55,6 +56,7 @@ struct Load {
   std::int32_t positions = 1;
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
+  double unit_again = 0;  // [ns] of its gather where it has been gathered before
   std::int32_t buckets = 1;
   std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
 };
@@ -92,6 +94,7 @@ class MeshEstimator {
     Network network;
     std::vector<Hop> hops;
     GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
+    GroupShape secondary;       // that share a second copy; empty links: there is none
   };
   struct Kind {
     std::int32_t number = -1;
@@ -124,7 +127,8 @@ class MeshEstimator {
   void place(Kind& kind, const Plan& plan) {
     if (kind.placed != nullptr) return;
     std::unique_ptr<Placed>& placed = placed_[{plan.rank_order, plan.expert_parallel,
-                                               plan.expert_tensor_parallel, plan.shards()}];
+                                               plan.expert_tensor_parallel, plan.shards(),
+                                               plan.secondary_shard_group}];
     if (!placed) placed = placed_as(plan);
     kind.placed = placed.get();
     kind.collectives = body_collectives(placed->network, Layout(model_, plan));
@@ -143,8 +147,13 @@ class MeshEstimator {
           RankClass{0},
           GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
     };
-    placed->shards = among(ReplicaPart::Neighbours);
-    placed->across = among(ReplicaPart::Across);
+    if (plan.secondary_shard_group > 0) {
+      placed->shards = among(ReplicaPart::All);
+      placed->secondary = among(ReplicaPart::Neighbours);
+    } else {
+      placed->shards = among(ReplicaPart::Neighbours);
+      placed->across = among(ReplicaPart::Across);
+    }
     for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
       if (plan.pipeline_parallel == 1) break;
       placed->hops.push_back({network.path(RankClass{to - 1}, RankClass{to}),
@@ -300,6 +309,14 @@ class MeshEstimator {
     return at->second;
   }
 
+  // Of one layer, from a second copy.
+  static double gather_again(const Kind& kind, const Plan& plan, std::int64_t elements) {
+    const Bytes bytes{(plan.precision.compute == ComputeType::Fp32 ? 4 : 2) * elements};
+    const Placed& at = *kind.placed;
+    return static_cast<double>(
+        collective_cost(OpKind::AllGather, bytes, at.secondary, at.network).time.value);
+  }
+
   std::vector<Load> loads_of(Kind& kind, const Plan& plan,
                              const std::vector<StageContent>& stages) {
     const std::int32_t p = plan.pipeline_parallel;
@@ -350,6 +367,9 @@ class MeshEstimator {
         const auto& unit = traffic(kind, plan, tables.layer_parameters());
         load.unit_reduce = unit[1];
         load.unit_gather = unit[2];
+        load.unit_again = plan.secondary_shard_group > 0
+                              ? gather_again(kind, plan, tables.layer_parameters())
+                              : unit[2];
       }
     }
     return distinct;
@@ -422,8 +442,11 @@ class MeshEstimator {
       double tail = load.update;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
         const double units = layers_of(load) + 1;
-        const double again = plan.gathers_twice() ? load.unit_gather : 0;
-        forward = pace(load.unit_gather * units, forward, costs.slowdown);
+        const double again = plan.gathers_twice() ? load.unit_again : 0;
+        // Of a copy that outlives its micro-batch later forwards gather too.
+        const double first = keeps_secondary_shards(plan) ? 1 / m : 1;
+        const double gather = load.unit_again + first * (load.unit_gather - load.unit_again);
+        forward = pace(gather * units, forward, costs.slowdown);
         backward = pace((again + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
       } else if (plan.replicas() > 1) {
@@ -482,8 +505,10 @@ class MeshEstimator {
   MeshCandidates out_;
   std::vector<Candidate> refused_;
   std::vector<std::unique_ptr<Kind>> kinds_;
-  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards.
-  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t>;
+  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards, and those of
+  // a second copy.
+  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t,
+                             std::int32_t>;
   std::map<Placing, std::unique_ptr<Placed>> placed_;
   std::optional<double> update_;
 };

@@ -2,6 +2,7 @@
 // ZeRO over a part of the replicas (HSDP, MiCS): who meets, what is sent, what is held.
 #include <gtest/gtest.h>
 
+#include "schedules/proof/validate.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
@@ -99,14 +100,84 @@ TEST(ShardGroup, AreNeighboursAndReplicatesAreOneOfEach) {
 
 // Experts have other replicas than the rest: together with parts of these nothing is priced yet.
 TEST(ShardGroup, OfFoldedExpertsIsRefused) {
-  const std::string text =
-      R"({"model": "mixtral-8x7b", "cluster": "dgx-h100", "gpus": 32, "plan": {"micro_batch": 1,
-      "global_batch": 64, "sequence_length": 1024, "zero_stage": 1, "shard_group": 8,
-      "expert_parallel": 8}})";
-  const Result<Scenario> scenario = parse_scenario(text, "shards.json", 1, {});
-  ASSERT_FALSE(scenario);
-  EXPECT_NE(scenario.error().message.find("plan.shard_group: is not priced together with folded"),
-            std::string::npos);
+  for (const std::string key : {"shard_group", "secondary_shard_group"}) {
+    const std::string text =
+        R"({"model": "mixtral-8x7b", "cluster": "dgx-h100", "gpus": 32, "plan": {"micro_batch": 1,
+        "global_batch": 64, "sequence_length": 1024, "zero_stage": 3, "expert_parallel": 8, ")" +
+        key + R"(": 8}})";
+    const Result<Scenario> scenario = parse_scenario(text, "shards.json", 1, {});
+    ASSERT_FALSE(scenario);
+    EXPECT_NE(scenario.error().message.find("plan." + key + ": is not priced together with folded"),
+              std::string::npos)
+        << scenario.error().message;
+  }
+}
+
+// --- a second copy in shards over few neighbours (hpZ of ZeRO++)
+
+constexpr const char* kEight = R"("zero_stage": 3, "secondary_shard_group": 8, "runtime": )";
+std::string second(const char* runtime) {
+  return kEight + ('"' + std::string(runtime)) + '"';
+}
+Prediction without(const char* runtime) {
+  return predicted(R"("zero_stage": 3, "runtime": ")" + std::string(runtime) + '"');
+}
+std::int64_t padded_bytes(const Prediction& p) {
+  std::int64_t bytes = 0;
+  for (const Bucket& bucket : p.schedule.buckets) bytes += 2 * bucket.padded;
+  return bytes;
+}
+
+// Of two micro-batches DeepSpeed gathers every bucket once over all 32 replicas, and what is
+// gathered again in the step over eight; FSDP2 over all in each forward. Nothing is gathered more
+// often or less than without a second copy.
+TEST(SecondaryShards, AreGatheredInsideWhereTheWholeHasBeenGatheredBefore) {
+  for (const auto& [runtime, times] : {std::pair{"generic", 1}, {"rehearse", 1}, {"fsdp", 2}}) {
+    const Prediction p = predicted(second(runtime));
+    const Traffic over_all = traffic(p, GroupKind::Data, OpKind::AllGather);
+    const Traffic inside = traffic(p, GroupKind::Shard, OpKind::AllGather);
+    EXPECT_EQ(over_all.ranks, 32) << runtime;
+    EXPECT_EQ(inside.ranks, 8) << runtime;
+    EXPECT_EQ(over_all.link, LinkKind::Nic) << runtime;
+    EXPECT_EQ(inside.link, LinkKind::Port) << runtime;
+    EXPECT_EQ(over_all.count, times * std::ssize(p.schedule.buckets)) << runtime;
+    EXPECT_EQ(over_all.bytes, times * padded_bytes(p)) << runtime;
+    const Traffic none = traffic(without(runtime), GroupKind::Data, OpKind::AllGather);
+    EXPECT_EQ(over_all.count + inside.count, none.count) << runtime;
+    EXPECT_EQ(over_all.bytes + inside.bytes, none.bytes) << runtime;
+    EXPECT_EQ(traffic(p, GroupKind::Data, OpKind::ReduceScatter).bytes,
+              traffic(without(runtime), GroupKind::Data, OpKind::ReduceScatter).bytes)
+        << runtime;
+    EXPECT_EQ(traffic(p, GroupKind::Replicate, OpKind::AllReduce).count, 0) << runtime;
+    EXPECT_LT(p.step_s, without(runtime).step_s) << runtime;
+    EXPECT_TRUE(validate(p.schedule, {}).violations.empty()) << runtime;
+  }
+}
+
+// 2 B of every parameter over eight ranks more, whatever is gathered beside it: 1.236e9 of them.
+TEST(SecondaryShards, HoldTwoBytesOfEveryParameterOverTheGroup) {
+  for (const char* runtime : {"generic", "rehearse"}) {
+    const MemoryReport with = predicted(second(runtime)).memory;
+    const MemoryReport none = without(runtime).memory;
+    EXPECT_NEAR(static_cast<double>(with.peak_allocated - none.peak_allocated), 2 * 1.2358e9 / 8,
+                0.01 * 2 * 1.2358e9 / 8)
+        << runtime;
+  }
+  // FSDP2's last layer, embedding and head stay gathered until their backwards.
+  const std::int64_t more =
+      predicted(second("fsdp")).memory.peak_allocated - without("fsdp").memory.peak_allocated;
+  EXPECT_GT(more, 0);
+  EXPECT_LT(static_cast<double>(more), 2 * 1.2358e9 / 8);
+}
+
+// The group's size divides what the copy needs and its gathers' way: over two of four nodes they
+// leave the node as those over all do.
+TEST(SecondaryShards, OverMoreThanANodeLeaveIt) {
+  const Prediction p =
+      predicted(R"("zero_stage": 3, "runtime": "generic", "secondary_shard_group": 16)");
+  EXPECT_EQ(traffic(p, GroupKind::Shard, OpKind::AllGather).link, LinkKind::Nic);
+  EXPECT_LT(p.memory.peak_allocated, predicted(second("generic")).memory.peak_allocated);
+  EXPECT_GT(p.step_s, predicted(second("generic")).step_s);
 }
 
 }  // namespace
