@@ -303,6 +303,11 @@ constexpr std::array kKeys{
                                 !d.to.has("shard_group") && d.replicas() % 2 == 0;
               return part ? text_of(d.chance.percent(50) ? 2 : d.replicas() / 2) : "";
             }},
+    KeyDraw{"quantized_gather", 30,
+            [](Draw& d) {
+              const bool gathers = d.to.number("zero_stage", 0) == 3 && d.replicas() > 1;
+              return gathers ? d.number({8, 8, 16}) : "";
+            }},
     KeyDraw{"data_parallel_algorithm", 8,
             [](Draw& d) {
               const bool may = d.to.variation.empty() && d.to.number("zero_stage", 0) == 0;
@@ -371,6 +376,11 @@ constexpr std::array kKeys{
             }},
     KeyDraw{"offload", 12,
             [](Draw& d) {
+              if (d.chance.percent(25)) return std::string(R"(["optimizer", "activations"])");
+              if (d.to.number("zero_stage", 0) == 3 && d.chance.percent(60)) {
+                return std::string(d.chance.percent(50) ? R"("parameters")"
+                                                        : R"(["optimizer", "parameters"])");
+              }
               return d.quoted({"optimizer", "activations"});
             }},
     KeyDraw{"rank_order", 12, rank_order_of},

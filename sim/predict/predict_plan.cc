@@ -10,6 +10,7 @@
 #include "schedules/passes/lower.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/ranks/unfold.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/engine/event_engine.h"
@@ -69,7 +70,9 @@ std::vector<std::int64_t> kept_by_class(const MemoryProfile& profile, const Layo
 
 void add_host_memory(Prediction& p, const Cluster& cluster) {
   MemoryReport& memory = p.memory;
-  const std::vector<std::int64_t> rows = host_bytes(p.schedule);
+  const bool on_disk = p.plan.offload_to == OffloadTarget::Nvme;
+  const std::vector<std::int64_t> rows = host_bytes(p.schedule, on_disk);
+  if (on_disk) memory.disk = std::ranges::max(resting_bytes(p.schedule));
   for (std::size_t row = 0; row < rows.size() && !memory.ranks.empty(); ++row) {
     RankMemory& rank = memory.ranks[row * memory.ranks.size() / rows.size()];
     rank.host = std::max(rank.host, rows[row]);
@@ -317,6 +320,12 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const auto models = std::make_shared<CostModels>();
   models->cluster = with_places(machine, plan.gpus());
   if (const Result<> size = check_lowered_size(scenario.model, plan); !size) return size.error();
+  const Host& host = machine.host;
+  if (plan.offload_to == OffloadTarget::Nvme && !(host.nvme_read && host.nvme_write)) {
+    return Error{fmt::format(
+        "{}: nvme needs host.nvme_read_gb_per_s and host.nvme_write_gb_per_s of the cluster",
+        path_of(&Plan::offload_to))};
+  }
   if (const Result<> has = check_precision(plan, models->cluster); !has) return has.error();
   std::string whole_because;
   if (options.leave_out && options.timeline) {

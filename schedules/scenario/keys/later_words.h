@@ -7,11 +7,10 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 7> kPlanLater{
-    "recompute_layers", "context_parallel_algorithm", "offload_to", "tensor_parallel_2d",
-    "quantized_gather", "chimera_scaling",            "padding",
+inline constexpr std::array<std::string_view, 5> kPlanLater{
+    "recompute_layers", "context_parallel_algorithm", "tensor_parallel_2d", "chimera_scaling",
+    "padding",
 };
-inline constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
 
 }  // namespace rehearse::keys

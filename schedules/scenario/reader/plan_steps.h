@@ -23,5 +23,6 @@ void read_recipe(const GivenKeys& keys, Plan& plan);
 void read_overlap(const GivenKeys& keys, Plan& plan);
 void read_rank_order(const GivenKeys& keys, Plan& plan);
 void read_secondary_shards(const GivenKeys& keys, Plan& plan);
+void read_quantized_gather(const GivenKeys& keys, Plan& plan);
 
 }  // namespace rehearse

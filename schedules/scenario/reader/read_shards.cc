@@ -38,11 +38,22 @@ void read_secondary_shards(const GivenKeys& keys, Plan& plan) {
                      "shards lie over " + number(plan.shard_group) +
                          " neighbours already (shard_group): one of the two");
   }
+  if (plan.offload.parameters) {
+    return keys.fail(&Plan::secondary_shard_group,
+                     "is not priced together with parameters in host memory (offload)", true);
+  }
   if (plan.folds_experts()) {
     return keys.fail(&Plan::secondary_shard_group, "is not priced together with folded experts",
                      true);
   }
   plan.secondary_shard_group = group;
+}
+
+void read_quantized_gather(const GivenKeys& keys, Plan& plan) {
+  if (plan.quantized_gather != 8 && plan.quantized_gather != 16) {
+    return keys.fail(&Plan::quantized_gather, number(plan.quantized_gather) + " is neither 16 nor 8");
+  }
+  if (!plan.gathers_units() || plan.shards() == 1) plan.quantized_gather = 16;
 }
 
 }  // namespace rehearse

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/quantized_gather.h"
 #include "schedules/scenario/secondary_shards.h"
 
 namespace rehearse::sim {
@@ -32,7 +33,7 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
       ledger_(ledger),
       shards_(plan),
       backwards_per_step_(backwards),
-      gathers_(plan.holds_shards()),
+      gathers_(plan.holds_shards() || plan.offload.parameters),
       whole_step_(plan.keeps_gathered()),
       has_root_(plan.pipeline_parallel == 1 || whole_step_),
       optimizer_list_(profile.optimizer_list.holds(flags) && row_of(plan.optimizer).counted > 1) {
@@ -47,6 +48,7 @@ void ResidentState::build() {
   const bool contiguous = plan_.zero_stage >= profile_.contiguous_parameters_from && !gathers_;
   std::vector<Handle> initial;
   for (const UnitTensors& unit : units_) {
+    if (plan_.offload.parameters) break;  // in host memory
     for (std::size_t i = 0; i < unit.elements.size(); ++i) {
       const std::int64_t elements = unit.elements[i];
       const std::int64_t held =
@@ -189,9 +191,18 @@ void ResidentState::skip_backwards(std::int32_t count) {
 
 void ResidentState::start_gather(std::size_t u) {
   Unit& unit = unit_[u];
-  if (!unit.gathered.empty() || unit.in_flight >= 0) return;
+  if (!unit.gathered.empty() || unit.in_flight >= 0 || !plan_.holds_shards()) return;
   const std::int64_t padded = shards_.padded(units_[u].total, units_[u].experts);
   unit.in_flight = ledger_.allocate(element() * padded, MemoryPart::Buffers, kGatherStream);
+  if (quantizes_gathers(plan_)) {
+    unit.quantized = ledger_.allocate(padded, MemoryPart::Buffers, kGatherStream);
+  }
+  if (!plan_.offload.parameters) return;
+  // What has come from the host goes into the buffer of the gather.
+  Handle shard = ledger_.allocate(
+      plan_.precision.parameters * shards_.shard(units_[u].total, units_[u].experts),
+      MemoryPart::Buffers, kGatherStream);
+  ledger_.free(shard);
 }
 
 // DeepSpeed fetches a module's parameters as it is reached and drops them behind it: at a time
@@ -234,6 +245,7 @@ void ResidentState::finish_gather(std::size_t u) {
   for (const std::int64_t elements : units_[u].elements) {
     unit.gathered.push_back(ledger_.allocate(element() * elements, MemoryPart::Buffers));
   }
+  ledger_.free(unit.quantized);
   ledger_.free(gather_buffer_);  // held until the next copy-out
   std::swap(gather_buffer_, unit.in_flight);
 }

@@ -38,6 +38,7 @@ class ResidentState {
     std::vector<Handle> gathered, unsharded, shard;
     std::vector<Handle> copy;  // this rank's part of the second copy
     Handle in_flight = kNoBlock;  // buffer of the gather under way
+    Handle quantized = kNoBlock;  // the same in 8 bit
   };
 
   std::int64_t element() const { return plan_.precision.compute == ComputeType::Fp32 ? 4 : 2; }

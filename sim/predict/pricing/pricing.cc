@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "schedules/ir/payload.h"
+#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/quantized_gather.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/transfer_cost.h"
@@ -250,6 +252,11 @@ class Pricer {
     } else {
       cost = collective_cost(kind, {bytes}, shape, network_);
     }
+    if (op.kind == OpKind::Unshard && quantizes_gathers(plan_)) {
+      const std::int64_t whole = s_.buckets[op.bucket.index()].padded;
+      lengthen(cost, compute_.elementwise({bytes_of(current_, 0) + whole / shape.ranks}) +
+                         compute_.elementwise({whole + bytes_of(current_, 1)}));
+    }
     // What is gathered leaves a part in a second copy.
     if (const std::int64_t copy = copied_bytes(current_); copy > 0) {
       lengthen(cost, compute_.elementwise({2 * copy}));
@@ -286,12 +293,15 @@ class Pricer {
     lengthen(cost, compute_.elementwise({6 * sum.value}));
     return cost;
   }
-  // By what runs beside the links, of which the whole then asks for less on the average.
   static void lengthen(CollectiveCost& cost, Nanoseconds more) {
-    const Nanoseconds wire = cost.time;
+    dilute(cost.demands, cost.time, cost.time + more);
     cost.time += more;
-    for (Demand& demand : cost.demands) {
-      demand.share *= static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
+  }
+  // What is asked of links in a part of the time, on the average over all of it.
+  static void dilute(std::vector<Demand>& demands, Nanoseconds part, Nanoseconds all) {
+    if (part == all) return;
+    for (Demand& demand : demands) {
+      demand.share *= static_cast<double>(part.value) / static_cast<double>(all.value);
     }
   }
   // What a gather keeps in a second copy of shards.
@@ -314,15 +324,38 @@ class Pricer {
     return std::min(plan_.gpus(), network_.cluster().gpus_per_node);
   }
 
-  std::int64_t summed_bytes(OpId add) const {
-    return s_.values[s_.operands_of(add)[0].value.index()].bytes.value;
+  // Of what the op moves from and to the disks of a node, which its ranks share, and which neither
+  // read nor write beside the rest of the op (deepspeedai/DeepSpeed
+  // deepspeed/runtime/zero/offload_config.py: pipeline_read and pipeline_write are false).
+  Nanoseconds disk_time() const {
+    if (plan_.offload_to != OffloadTarget::Nvme) return {};
+    const Op& op = s_.ops[current_.index()];
+    double read = 0, written = 0;
+    for (const Operand& operand : s_.operands_of(current_)) {
+      const Value& value = s_.values[operand.value.index()];
+      if (!in_host_arena(value) || !value.persistent) continue;
+      const bool rewritten = op.kind == OpKind::OptimizerStep &&
+                             (value.kind == ValueKind::OptimizerState ||
+                              master_bytes(plan_.precision) == 0);
+      const auto bytes = static_cast<double>(value.bytes.value);
+      if (operand.access == Access::Read || rewritten) read += bytes;
+      if (operand.access != Access::Read) written += bytes;
+    }
+    const Host& host = network_.cluster().host;  // bandwidths are known (predict_plan)
+    return to_nanoseconds(1e9 * ranks_per_node() *
+                          (read / host.nvme_read->value + written / host.nvme_write->value));
   }
+
+  std::int64_t bytes_of(OpId op, std::size_t operand) const {
+    return s_.values[s_.operands_of(op)[operand].value.index()].bytes.value;
+  }
+  std::int64_t summed_bytes(OpId add) const { return bytes_of(add, 0); }
 
   std::int32_t local(const Op& op) {
     Nanoseconds time{};
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
       const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
-      return add({.time = host_update_time(moved, ranks_per_node(), network_)}, {},
+      return add({.time = host_update_time(moved, ranks_per_node(), network_) + disk_time()}, {},
                  all(CostLevel::Formula), {});
     }
     if (op.kind == OpKind::OptimizerStep) {
@@ -340,8 +373,10 @@ class Pricer {
     } else {
       const Path path = network_.to_host(row_);
       const bool out = op.kind == OpKind::Offload;
-      const TransferCost copy =
-          host_copy_cost({payload_of(s_, current_).bytes()}, out, path, network_);
+      TransferCost copy = host_copy_cost({payload_of(s_, current_).bytes()}, out, path, network_);
+      const Nanoseconds whole = copy.time + disk_time();
+      dilute(out ? copy.send : copy.recv, copy.time, whole);
+      copy.time = whole;
       if (on_workers()) {
         return add_on_workers(use_of(copy.time.value, 1, 0, kAcrossRows), false, copy.level,
                               all(copy.level), {});

@@ -17,6 +17,7 @@
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
+#include "schedules/scenario/quantized_gather.h"
 #include "schedules/scenario/secondary_shards.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
@@ -59,6 +60,7 @@ struct Load {
   double unit_again = 0;  // [ns] of its gather where it has been gathered before
   std::int32_t buckets = 1;
   std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
+  double unit_fetch = 0;  // [ns] that a layer's parameters take from the host
 };
 
 class MeshEstimator {
@@ -297,7 +299,7 @@ class MeshEstimator {
     };
     const auto returned = [&] {
       if (!plan.updates_by_broadcast()) {
-        return cost(OpKind::AllGather, element * elements, kind.placed->shards);
+        return gathered(kind, plan, elements, kind.placed->shards);
       }
       const CollectiveCost broadcasts =  // every rank owns a tensor
           tensor_broadcasts_cost({element * elements}, kind.placed->shards.ranks,
@@ -309,12 +311,23 @@ class MeshEstimator {
     return at->second;
   }
 
-  // Of one layer, from a second copy.
-  static double gather_again(const Kind& kind, const Plan& plan, std::int64_t elements) {
-    const Bytes bytes{(plan.precision.compute == ComputeType::Fp32 ? 4 : 2) * elements};
-    const Placed& at = *kind.placed;
-    return static_cast<double>(
-        collective_cost(OpKind::AllGather, bytes, at.secondary, at.network).time.value);
+  // Parameters out of shards over the group [ns].
+  double gathered(const Kind& kind, const Plan& plan, std::int64_t elements,
+                  const GroupShape& over) const {
+    const Network& network = kind.placed->network;
+    const std::int64_t element = Layout(model_, plan).shape.element, ranks = over.ranks;
+    const auto time = [&](std::int64_t bytes) {
+      return static_cast<double>(
+          collective_cost(OpKind::AllGather, {bytes}, over, network).time.value);
+    };
+    if (!plan.gathers_units() || !quantizes_gathers(plan)) return time(element * elements);
+    // Quantized by each rank, dequantized by all; kernels that memory bounds.
+    const double moved =
+        static_cast<double>(elements) *
+        (static_cast<double>(plan.precision.parameters + 1) / static_cast<double>(ranks) + 1 +
+         static_cast<double>(element));
+    return time(ranks * quantized_bytes(plan, (elements / ranks + 63) / 64 * 64, 0)) +
+           1e9 * moved / setup_.cluster->gpu.memory_bandwidth.value;
   }
 
   std::vector<Load> loads_of(Kind& kind, const Plan& plan,
@@ -354,6 +367,11 @@ class MeshEstimator {
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
       if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
+      if (plan.offload.parameters) {
+        load.unit_fetch = 1e9 * plan.precision.parameters *
+                          static_cast<double>(tables.layer_parameters()) / plan.shards() *
+                          (1 / host_link() + disk_seconds(plan, 1, 0));
+      }
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
       const auto& whole = traffic(kind, plan, load.parameters);
@@ -368,7 +386,8 @@ class MeshEstimator {
         load.unit_reduce = unit[1];
         load.unit_gather = unit[2];
         load.unit_again = plan.secondary_shard_group > 0
-                              ? gather_again(kind, plan, tables.layer_parameters())
+                              ? gathered(kind, plan, tables.layer_parameters(),
+                                         kind.placed->secondary)
                               : unit[2];
       }
     }
@@ -459,10 +478,13 @@ class MeshEstimator {
         tail += times_reduced * exposed;
         tail += plan.overlap_parameter_gather ? hide(load.gather, forward, 0).exposed : load.gather;
       }
+      forward = std::max(forward, load.unit_fetch * (layers_of(load) + 1));
+      backward = std::max(backward, load.unit_fetch * (layers_of(load) + 1));
       longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
     }
-    double host = 0;
-    if (plan.offload.optimizer) host = offload_time(plan, loads);
+    const double host = plan.offload.optimizer || plan.offload.parameters
+                            ? offload_time(plan, loads)
+                            : 0;
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
   }
 
@@ -480,20 +502,34 @@ class MeshEstimator {
            std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
   }
 
-  // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
-  // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
+  // [s] for each byte read and written on a node's disks by each of its ranks; 0: none is.
+  double disk_seconds(const Plan& plan, double read, double written) const {
+    const Cluster& cluster = *setup_.cluster;
+    const Host& host = cluster.host;
+    if (plan.offload_to != OffloadTarget::Nvme || !host.nvme_read || !host.nvme_write) return 0;
+    return std::min(plan.gpus(), cluster.gpus_per_node) *
+           (read / host.nvme_read->value + written / host.nvme_write->value);
+  }
+
+  // What the end of the step adds [ns]. Where the device updates: what it lacks comes and goes at
+  // once in both directions. Where the host does: gradients go there, and its update; parameters
+  // that do not stay there follow meanwhile.
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
     double owned = 0;
     for (const Load& load : loads) owned = std::max(owned, updated(plan, load));
     const Cluster& cluster = *setup_.cluster;
-    if (plan.streams_state()) {
-      return 1e9 * owned * static_cast<double>(state_bytes(plan, 1)) / host_link();
+    const double states = plan.offload.optimizer ? static_cast<double>(state_bytes(plan, 1)) : 0;
+    const double parameters = plan.offload.parameters ? plan.precision.parameters : 0;
+    const double masters = master_bytes(plan.precision) == 0 ? parameters : 0;
+    const double disk = disk_seconds(plan, states + masters, states + parameters);
+    if (!plan.updates_on_host()) {
+      return 1e9 * owned * ((states + parameters) / host_link() + disk);
     }
     const double host = setup_.tables.collectives.constants.host_update_rate *
                         std::max(1, cluster.host.sockets) /
                         std::min(plan.gpus(), cluster.gpus_per_node);
     return 1e9 * owned *
-           (plan.precision.gradients / host_link() +
+           (plan.precision.gradients / host_link() + disk +
             static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
   }
 

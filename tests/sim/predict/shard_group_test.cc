@@ -4,6 +4,7 @@
 
 #include "schedules/proof/validate.h"
 #include "schedules/ranks/group_key.h"
+#include "schedules/scenario/quantized_gather.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
 
@@ -168,6 +169,47 @@ TEST(SecondaryShards, HoldTwoBytesOfEveryParameterOverTheGroup) {
       predicted(second("fsdp")).memory.peak_allocated - without("fsdp").memory.peak_allocated;
   EXPECT_GT(more, 0);
   EXPECT_LT(static_cast<double>(more), 2 * 1.2358e9 / 8);
+}
+
+// --- gathers in 8 bit (qwZ of ZeRO++)
+
+// DeepSpeed's groups: the fewest of at most 8,000 values, a multiple of eight in each. 64 values
+// are one; 8,064 = 8 x 1,008 are two; of 8 x 1,009 values, a prime number of eights, each is one.
+TEST(QuantizedGather, HasDeepSpeedsGroups) {
+  Plan plan;
+  EXPECT_EQ(gather_scales(plan, 64, 1), 1);
+  EXPECT_EQ(gather_scales(plan, 8000, 1), 1);
+  EXPECT_EQ(gather_scales(plan, 8064, 1), 2);
+  EXPECT_EQ(gather_scales(plan, 8 * 1009, 1), 1009);
+}
+
+// A byte for every value and four for every group instead of two for every value; what is gathered
+// how often, and all else, stays.
+TEST(QuantizedGather, SendsAHalfOfTheBytesAndTheScales) {
+  for (const char* runtime : {"generic", "rehearse", "fsdp"}) {
+    const Prediction p = predicted(R"("zero_stage": 3, "quantized_gather": 8, "runtime": ")" +
+                                   std::string(runtime) + '"');
+    const Prediction none = without(runtime);
+    const Traffic eight = traffic(p, GroupKind::Data, OpKind::AllGather);
+    const Traffic sixteen = traffic(none, GroupKind::Data, OpKind::AllGather);
+    std::int64_t once = 0, of_16 = 0;
+    for (const Bucket& bucket : p.schedule.buckets) {
+      const std::int64_t shard = bucket.padded / 32;
+      once += 32 * (shard + 4 * gather_scales(p.plan, shard, bucket.tensors));
+      of_16 += 2 * bucket.padded;
+    }
+    EXPECT_EQ(eight.count, sixteen.count) << runtime;
+    // Every bucket is gathered for a forward and a backward of two micro-batches, or stays.
+    EXPECT_NEAR(static_cast<double>(eight.bytes) / static_cast<double>(once),
+                static_cast<double>(sixteen.bytes) / static_cast<double>(of_16), 0.01)
+        << runtime;
+    EXPECT_LT(static_cast<double>(once), 0.52 * static_cast<double>(of_16)) << runtime;
+    EXPECT_EQ(traffic(p, GroupKind::Data, OpKind::ReduceScatter).bytes,
+              traffic(none, GroupKind::Data, OpKind::ReduceScatter).bytes)
+        << runtime;
+    EXPECT_LT(p.step_s, none.step_s) << runtime;
+    EXPECT_TRUE(validate(p.schedule, {}).violations.empty()) << runtime;
+  }
 }
 
 // The group's size divides what the copy needs and its gathers' way: over two of four nodes they
