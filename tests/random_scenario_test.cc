@@ -19,7 +19,6 @@ struct NotDrawn {
 };
 constexpr std::array kNotDrawn{
     NotDrawn{"transfers", "transfer_forms_test tries every form of every schedule"},
-    NotDrawn{"offload_to", "no shipped cluster says how fast its disks are; offload_test does"},
 };
 
 std::vector<std::string> keys_of_plans() {

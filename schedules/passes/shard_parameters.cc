@@ -11,7 +11,7 @@
 
 #include "schedules/passes/row_draft.h"
 #include "schedules/scenario/quantized_gather.h"
-#include "schedules/scenario/secondary_shards.h"
+#include "schedules/scenario/shard_groups.h"
 
 namespace rehearse {
 namespace {
@@ -77,7 +77,7 @@ struct Readings {
 struct Entry {
   std::size_t part;  // before which the bucket enters the window
   BucketId bucket;
-  std::size_t reader;  // the part that reads it first
+  Microbatch about;  // whose part reads it first
   // Of a second copy: whether what is gathered makes one; the entry that made the one it reads.
   bool copies = false;
   std::ptrdiff_t copy = -1;
@@ -106,7 +106,7 @@ std::vector<Entry> entries(const RowDraft& row) {
       const BucketId id = reads.buckets[k];
       const Microbatch about = row.parts[reads.parts[reading]].op.microbatch;
       const bool stays = keep || again ? left[id.index()] > r : held[id.index()] == about;
-      if (!stays) entering.push_back({reads.parts[r], id, reads.parts[reading]});
+      if (!stays) entering.push_back({reads.parts[r], id, about});
       left[id.index()] = r + 2;
       held[id.index()] = about;
     }
@@ -114,21 +114,17 @@ std::vector<Entry> entries(const RowDraft& row) {
   return entering;
 }
 
-// Who makes a second copy, and who gathers from it: what the step has gathered before, or this
-// micro-batch's forward.
+// Who makes a second copy, and who gathers from it: what the step, or the micro-batch, has gathered
+// before.
 void choose_copies(const RowDraft& row, std::vector<Entry>& entering) {
   if (!row.s.group(GroupKind::Shard) || row.draft.plan.secondary_shard_group == 0) return;
   const bool for_step = keeps_secondary_shards(row.draft.plan);
   std::map<std::pair<BucketId, Microbatch>, std::size_t> made;
   for (std::size_t i = 0; i < entering.size(); ++i) {
     Entry& entry = entering[i];
-    const Op& reader = row.parts[entry.reader].op;
-    const std::pair of(entry.bucket, for_step ? Microbatch{} : reader.microbatch);
-    const auto found = made.find(of);
-    if (found == made.end() || (!for_step && reader.kind == OpKind::Forward)) {
-      made[of] = i;
-      continue;
-    }
+    const auto [found, first] =
+        made.try_emplace({entry.bucket, for_step ? Microbatch{} : entry.about}, i);
+    if (first) continue;
     entry.copy = static_cast<std::ptrdiff_t>(found->second);
     entering[found->second].copies = true;
   }

@@ -42,7 +42,7 @@ class Mesh {
   std::int32_t column(const Coordinates& at) const {
     return replica(at) * size(Axis::Tensor) + at.tensor;
   }
-  std::int32_t shards() const { return shards_; }  // of GroupKind::Shard
+  std::int32_t shards() const { return shards_; }  // Plan::shards
   const Folded& folded_size() const { return folded_size_; }
   std::int32_t stride(Axis axis) const;  // distance in ranks between neighbours on the axis
   std::int32_t stride_in_position(Axis axis) const;  // the same inside a position: j of Folded

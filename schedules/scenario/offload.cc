@@ -59,10 +59,6 @@ std::string unfit_offload(const Plan& plan) {
     return "shards that are the master copy are updated where they lie: optimizer goes with "
            "parameters";
   }
-  if (plan.offload_to == OffloadTarget::Nvme && plan.offload.activations) {
-    return "activations go to the memory of the host: offload_to nvme takes optimizer and "
-           "parameters";
-  }
   return {};
 }
 

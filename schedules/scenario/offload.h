@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan keeps in the memory of the host, or on its disk, in the words of files.
+// What a plan keeps in the memory of the host, in the words of files.
 #pragma once
 
 #include <array>

@@ -26,7 +26,8 @@ std::int64_t deepspeed_groups(std::int64_t values) {
 
 std::int64_t gather_scales(const Plan& plan, std::int64_t values, std::int64_t tensors) {
   if (!plan.runtime.performer().plans_arena) return deepspeed_groups(values);
-  return (values + kGatherBlock - 1) / kGatherBlock + tensors + 1;
+  // The last block of every tensor, of what is padded, and the first of the shard may be short.
+  return (values + kGatherBlock - 1) / kGatherBlock + tensors + 2;
 }
 
 std::int64_t quantized_bytes(const Plan& plan, std::int64_t values, std::int64_t tensors) {

@@ -114,7 +114,6 @@ struct Host {
   double memory_gib = 0;
   std::string cpu;
   std::optional<BytesPerSecond> inter_socket;
-  std::optional<BytesPerSecond> nvme_read, nvme_write;  // of all disks of a node together
 };
 
 enum class Topology : std::uint8_t { FatTree, RailOptimizedFatTree, ThreeLevelClos };

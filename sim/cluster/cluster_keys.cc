@@ -193,8 +193,6 @@ constexpr std::array kHostKeys{
     number("memory_gib", kHostGib),
     text("cpu"),
     number("inter_socket_gb_per_s_per_direction", kGbPerS),
-    number("nvme_read_gb_per_s", kGbPerS, "of all local disks of a node together"),
-    number("nvme_write_gb_per_s", kGbPerS, "of all local disks of a node together"),
 };
 constexpr KeyTable kHost{.title = "host", .keys = kHostKeys};
 

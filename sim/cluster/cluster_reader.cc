@@ -252,9 +252,7 @@ class ClusterReader {
     cluster_.host = {.sockets = from.count("sockets", 1),
                      .memory_gib = from.number("memory_gib", 0),
                      .cpu = from.text("cpu"),
-                     .inter_socket = from.bandwidth("inter_socket_gb_per_s_per_direction"),
-                     .nvme_read = from.bandwidth("nvme_read_gb_per_s"),
-                     .nvme_write = from.bandwidth("nvme_write_gb_per_s")};
+                     .inter_socket = from.bandwidth("inter_socket_gb_per_s_per_direction")};
   }
 
   void read_correction(const Section& from) {

@@ -5,25 +5,9 @@
 
 namespace rehearse::sim {
 
-namespace {
-
-bool rests(const Value& value) {
-  return in_host_arena(value) && value.persistent;
-}
-
-}  // namespace
-
-std::vector<std::int64_t> resting_bytes(const Schedule& s) {
-  std::vector<std::int64_t> sum(static_cast<std::size_t>(s.num_rows()), 0);
-  for (const Value& value : s.values) {
-    if (rests(value)) sum[value.row.index()] += value.bytes.value;
-  }
-  return sum;
-}
-
-std::vector<std::int64_t> host_bytes(const Schedule& s, bool on_disk) {
+std::vector<std::int64_t> host_bytes(const Schedule& s) {
   std::vector<std::int64_t> most(static_cast<std::size_t>(s.num_rows()), 0);
-  if (!s.host_bytes.empty() && !on_disk) {
+  if (!s.host_bytes.empty()) {
     std::ranges::transform(s.host_bytes, most.begin(), &Bytes::value);
     return most;
   }
@@ -40,17 +24,9 @@ std::vector<std::int64_t> host_bytes(const Schedule& s, bool on_disk) {
     }
   }
   std::vector<std::int64_t> change(s.ops.size() + 1, 0);
-  for (std::int32_t op = 0; on_disk && op < s.num_ops(); ++op) {
-    for (const Operand& operand : s.operands_of({op})) {
-      const Value& value = s.values[operand.value.index()];
-      if (!rests(value)) continue;
-      change[static_cast<std::size_t>(op)] += value.bytes.value;
-      change[static_cast<std::size_t>(op) + 1] -= value.bytes.value;
-    }
-  }
   for (std::size_t v = 0; v < s.values.size(); ++v) {
     const Value& value = s.values[v];
-    if (!in_host_arena(value) || lives[v].first < 0 || (on_disk && value.persistent)) continue;
+    if (!in_host_arena(value) || lives[v].first < 0) continue;
     const std::size_t begin = s.first_op(value.row), end = s.first_op({value.row.value + 1});
     change[value.persistent ? begin : static_cast<std::size_t>(lives[v].first)] +=
         value.bytes.value;

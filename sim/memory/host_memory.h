@@ -10,9 +10,6 @@
 namespace rehearse::sim {
 
 // Per row [B]: the arena where the schedule has one, else the most that is there at once, op by op.
-// `on_disk`: what outlives the step rests on a disk, and is in memory while an op uses it.
-std::vector<std::int64_t> host_bytes(const Schedule& schedule, bool on_disk = false);
-// Per row [B]: what outlives the step.
-std::vector<std::int64_t> resting_bytes(const Schedule& schedule);
+std::vector<std::int64_t> host_bytes(const Schedule& schedule);
 
 }  // namespace rehearse::sim

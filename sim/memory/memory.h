@@ -122,7 +122,6 @@ struct MemoryReport {
   // The largest over rows, each figure on its own.
   std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
   std::int64_t host = 0;  // likewise
-  std::int64_t disk = 0;  // [B] of a rank on NVMe; likewise
   // [B] a node's memory over its ranks; empty: not known
   std::optional<std::int64_t> host_capacity;
   std::vector<RankMemory> ranks;  // per row of the schedule

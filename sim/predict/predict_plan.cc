@@ -70,9 +70,7 @@ std::vector<std::int64_t> kept_by_class(const MemoryProfile& profile, const Layo
 
 void add_host_memory(Prediction& p, const Cluster& cluster) {
   MemoryReport& memory = p.memory;
-  const bool on_disk = p.plan.offload_to == OffloadTarget::Nvme;
-  const std::vector<std::int64_t> rows = host_bytes(p.schedule, on_disk);
-  if (on_disk) memory.disk = std::ranges::max(resting_bytes(p.schedule));
+  const std::vector<std::int64_t> rows = host_bytes(p.schedule);
   for (std::size_t row = 0; row < rows.size() && !memory.ranks.empty(); ++row) {
     RankMemory& rank = memory.ranks[row * memory.ranks.size() / rows.size()];
     rank.host = std::max(rank.host, rows[row]);
@@ -204,7 +202,7 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
     for (const auto group : {&Plan::shard_group, &Plan::secondary_shard_group}) {
       if (plan.*group == 0) continue;
       return Error{.message = fmt::format("variation: replicas that differ are not priced with "
-                                          "shard groups ({})",
+                                          "shard groups (plan.{})",
                                           path_of(group)),
                    .unsupported = true};
     }
@@ -320,12 +318,6 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const auto models = std::make_shared<CostModels>();
   models->cluster = with_places(machine, plan.gpus());
   if (const Result<> size = check_lowered_size(scenario.model, plan); !size) return size.error();
-  const Host& host = machine.host;
-  if (plan.offload_to == OffloadTarget::Nvme && !(host.nvme_read && host.nvme_write)) {
-    return Error{fmt::format(
-        "{}: nvme needs host.nvme_read_gb_per_s and host.nvme_write_gb_per_s of the cluster",
-        path_of(&Plan::offload_to))};
-  }
   if (const Result<> has = check_precision(plan, models->cluster); !has) return has.error();
   std::string whole_because;
   if (options.leave_out && options.timeline) {

@@ -42,7 +42,6 @@ Json memory_json(const Prediction& p) {
                {"peak_device_bytes", m.peak_device},
                {"host_bytes", m.host},
                {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)},
-               {"nvme_bytes", m.disk},
                {"near_capacity", m.near_capacity()},
                {"verdict", name_of(m.verdict())},
                {"bad_day", Json::parse(bad_day_json(m))},

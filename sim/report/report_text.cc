@@ -115,7 +115,6 @@ std::string memory_lines(const Prediction& p) {
     }
     text += '\n';
   }
-  if (m.disk > 0) text += fmt::format("  on NVMe: {} per rank\n", bytes(m.disk));
   if (!m.note.empty()) text += "  " + m.note + '\n';
   return text;
 }

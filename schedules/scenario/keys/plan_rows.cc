@@ -262,7 +262,6 @@ constexpr std::array kPlanRows{
             .splits = true},
     PlanRow{.key = size("shard_group",
                         "ZeRO shards over that many neighbouring replicas; left out: d c"),
-            .run = priced("null", "1", "shards over a part of the replicas are priced"),
             .field = &Plan::shard_group,
             .text = [](const Plan& p) { return nonzero(p.shard_group); },
             .idle = {{{any, unsharded, "nothing is sharded: zero_stage is 0"}}}},
@@ -274,7 +273,6 @@ constexpr std::array kPlanRows{
                     .about = "ZeRO-3 keeps a second copy of parameters in shards over that many "
                              "neighbouring replicas, from which backwards gather (hpZ); left out: "
                              "none"},
-            .run = priced("null", "2", "gathers from a second copy are priced"),
             .field = &Plan::secondary_shard_group,
             .text = [](const Plan& p) { return nonzero(p.secondary_shard_group); },
             .idle = {{{any,
@@ -286,7 +284,6 @@ constexpr std::array kPlanRows{
                     .max = 16,
                     .searchable = true,
                     .about = "bits of a value in ZeRO-3's gathers of parameters, 16 or 8"},
-            .run = priced("null | 16", "8", "gathers in 8 bit are priced"),
             .field = &Plan::quantized_gather,
             .idle = {{{[](const JsonValue& value) { return value.number == 8; },
                        [](const Plan& p) { return !p.gathers_units() || p.shards() == 1; },
@@ -460,17 +457,6 @@ constexpr std::array kPlanRows{
             .field = &Plan::offload,
             .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},
-    PlanRow{.key = choice("offload_to", kOffloadTargetNames,
-                          "where what is offloaded rests: the host's memory, or its NVMe disks"),
-            .run = priced(R"(null | "host")", R"("nvme")", "a disk is priced"),
-            .field = &Plan::offload_to,
-            .text =
-                [](const Plan& p) {
-                  return p.offload_to == OffloadTarget::Host ? std::string("null")
-                                                             : json_quoted(name_of(p.offload_to));
-                },
-            .idle = {{{any, [](const Plan& p) { return !p.offload.any(); },
-                       "nothing is offloaded"}}}},
     PlanRow{.key = {.name = "rank_order",
                     .types = kString,
                     .searchable = true,

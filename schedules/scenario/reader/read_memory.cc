@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is computed again, what lies in host memory, and what is padded.
 #include "schedules/scenario/offload.h"
-#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 #include "schedules/scenario/recompute_parts.h"
@@ -29,10 +28,6 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
 void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
   if (const JsonValue* value = keys.given(&Plan::offload)) plan.offload = offload_of(*value);
-  if (const JsonValue* to = keys.given(&Plan::offload_to)) {
-    plan.offload_to = enum_of<OffloadTarget>(to->text, kOffloadTargetNames);
-  }
-  if (!plan.offload.any()) plan.offload_to = {};
   if (const std::string why = unfit_offload(plan); !why.empty()) {
     return keys.fail(&Plan::offload, why);
   }

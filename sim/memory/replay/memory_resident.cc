@@ -7,7 +7,7 @@
 
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/quantized_gather.h"
-#include "schedules/scenario/secondary_shards.h"
+#include "schedules/scenario/shard_groups.h"
 
 namespace rehearse::sim {
 namespace {

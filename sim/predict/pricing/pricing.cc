@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "schedules/ir/payload.h"
-#include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/quantized_gather.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
@@ -293,15 +292,12 @@ class Pricer {
     lengthen(cost, compute_.elementwise({6 * sum.value}));
     return cost;
   }
+  // By what runs beside the links, of which the whole then asks for less on the average.
   static void lengthen(CollectiveCost& cost, Nanoseconds more) {
-    dilute(cost.demands, cost.time, cost.time + more);
+    const Nanoseconds wire = cost.time;
     cost.time += more;
-  }
-  // What is asked of links in a part of the time, on the average over all of it.
-  static void dilute(std::vector<Demand>& demands, Nanoseconds part, Nanoseconds all) {
-    if (part == all) return;
-    for (Demand& demand : demands) {
-      demand.share *= static_cast<double>(part.value) / static_cast<double>(all.value);
+    for (Demand& demand : cost.demands) {
+      demand.share *= static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
     }
   }
   // What a gather keeps in a second copy of shards.
@@ -324,28 +320,6 @@ class Pricer {
     return std::min(plan_.gpus(), network_.cluster().gpus_per_node);
   }
 
-  // Of what the op moves from and to the disks of a node, which its ranks share, and which neither
-  // read nor write beside the rest of the op (deepspeedai/DeepSpeed
-  // deepspeed/runtime/zero/offload_config.py: pipeline_read and pipeline_write are false).
-  Nanoseconds disk_time() const {
-    if (plan_.offload_to != OffloadTarget::Nvme) return {};
-    const Op& op = s_.ops[current_.index()];
-    double read = 0, written = 0;
-    for (const Operand& operand : s_.operands_of(current_)) {
-      const Value& value = s_.values[operand.value.index()];
-      if (!in_host_arena(value) || !value.persistent) continue;
-      const bool rewritten = op.kind == OpKind::OptimizerStep &&
-                             (value.kind == ValueKind::OptimizerState ||
-                              master_bytes(plan_.precision) == 0);
-      const auto bytes = static_cast<double>(value.bytes.value);
-      if (operand.access == Access::Read || rewritten) read += bytes;
-      if (operand.access != Access::Read) written += bytes;
-    }
-    const Host& host = network_.cluster().host;  // bandwidths are known (predict_plan)
-    return to_nanoseconds(1e9 * ranks_per_node() *
-                          (read / host.nvme_read->value + written / host.nvme_write->value));
-  }
-
   std::int64_t bytes_of(OpId op, std::size_t operand) const {
     return s_.values[s_.operands_of(op)[operand].value.index()].bytes.value;
   }
@@ -355,7 +329,7 @@ class Pricer {
     Nanoseconds time{};
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
       const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
-      return add({.time = host_update_time(moved, ranks_per_node(), network_) + disk_time()}, {},
+      return add({.time = host_update_time(moved, ranks_per_node(), network_)}, {},
                  all(CostLevel::Formula), {});
     }
     if (op.kind == OpKind::OptimizerStep) {
@@ -373,10 +347,8 @@ class Pricer {
     } else {
       const Path path = network_.to_host(row_);
       const bool out = op.kind == OpKind::Offload;
-      TransferCost copy = host_copy_cost({payload_of(s_, current_).bytes()}, out, path, network_);
-      const Nanoseconds whole = copy.time + disk_time();
-      dilute(out ? copy.send : copy.recv, copy.time, whole);
-      copy.time = whole;
+      const TransferCost copy =
+          host_copy_cost({payload_of(s_, current_).bytes()}, out, path, network_);
       if (on_workers()) {
         return add_on_workers(use_of(copy.time.value, 1, 0, kAcrossRows), false, copy.level,
                               all(copy.level), {});

@@ -18,7 +18,7 @@
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
 #include "schedules/scenario/quantized_gather.h"
-#include "schedules/scenario/secondary_shards.h"
+#include "schedules/scenario/shard_groups.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
 #include "sim/memory/memory_states.h"
@@ -57,6 +57,7 @@ struct Load {
   std::int32_t positions = 1;
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
+  double across = 0, unit_across = 0;  // [ns] what groups of shards sum between them, likewise
   double unit_again = 0;  // [ns] of its gather where it has been gathered before
   std::int32_t buckets = 1;
   std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
@@ -103,7 +104,7 @@ class MeshEstimator {
     const Placed* placed = nullptr;  // null: nothing was estimated yet
     CollectiveTimes collectives;
     std::map<std::tuple<std::int32_t, Recompute, std::int32_t>, Template> templates;
-    std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
+    std::map<std::int64_t, std::array<double, 4>> traffic;  // by elements: reduce, scatter, gather, across
     std::vector<std::int32_t> micro_batches;
     std::vector<Recompute> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -275,8 +276,8 @@ class MeshEstimator {
   }
 
   // Collectives over the replicas of `elements` parameters: all-reduce of gradients, its
-  // reduce-scatter, and the gather of parameters [ns].
-  const std::array<double, 3>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
+  // reduce-scatter, the gather of parameters, and the all-reduce across groups of shards [ns].
+  const std::array<double, 4>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
     const auto [at, fresh] = kind.traffic.try_emplace(elements);
     if (!fresh) return at->second;
     const std::int64_t element = Layout(model_, plan).shape.element;
@@ -306,8 +307,8 @@ class MeshEstimator {
                                  kind.placed->shards, kind.placed->network);
       return static_cast<double>(broadcasts.time.value);
     };
-    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced() + across,
-                  returned()};
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced(),
+                  returned(), across};
     return at->second;
   }
 
@@ -369,14 +370,14 @@ class MeshEstimator {
       if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
       if (plan.offload.parameters) {
         load.unit_fetch = 1e9 * plan.precision.parameters *
-                          static_cast<double>(tables.layer_parameters()) / plan.shards() *
-                          (1 / host_link() + disk_seconds(plan, 1, 0));
+                          static_cast<double>(tables.layer_parameters()) / plan.shards() / host_link();
       }
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
       const auto& whole = traffic(kind, plan, load.parameters);
       load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
       load.gather = plan.zero_stage >= 1 ? whole[2] : 0;
+      load.across = plan.zero_stage >= 1 ? whole[3] : 0;
       if (plan.bucket_bytes > 0) {
         load.buckets = static_cast<std::int32_t>(std::clamp<std::int64_t>(
             plan.precision.gradients * load.parameters / plan.bucket_bytes, 1, 1000));
@@ -384,6 +385,7 @@ class MeshEstimator {
       if (plan.gathers_each_microbatch()) {
         const auto& unit = traffic(kind, plan, tables.layer_parameters());
         load.unit_reduce = unit[1];
+        load.unit_across = unit[3];
         load.unit_gather = unit[2];
         load.unit_again = plan.secondary_shard_group > 0
                               ? gathered(kind, plan, tables.layer_parameters(),
@@ -459,6 +461,8 @@ class MeshEstimator {
         backward += costs.transfer * plan.virtual_stages;
       }
       double tail = load.update;
+      const bool once = sums_shards_once(plan) && plan.reduces_each_microbatch();
+      const double across = once ? 1 / m : 1;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
         const double units = layers_of(load) + 1;
         const double again = plan.gathers_twice() ? load.unit_again : 0;
@@ -466,15 +470,17 @@ class MeshEstimator {
         const double first = keeps_secondary_shards(plan) ? 1 / m : 1;
         const double gather = load.unit_again + first * (load.unit_gather - load.unit_again);
         forward = pace(gather * units, forward, costs.slowdown);
-        backward = pace((again + load.unit_reduce) * units, backward, costs.slowdown);
-        tail += load.unit_gather + load.unit_reduce;
+        const double reduce = load.unit_reduce + across * load.unit_across;
+        backward = pace((again + reduce) * units, backward, costs.slowdown);
+        tail += load.unit_gather + reduce;
       } else if (plan.replicas() > 1) {
         const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
-        const double least = load.reduce / load.buckets;
-        const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
+        const double reduce = load.reduce + across * load.across;
+        const double least = reduce / load.buckets;
+        const Hidden hidden = hide(reduce, backward, costs.slowdown);
         const double exposed = plan.overlap_gradient_reduce
                                    ? std::max(hidden.exposed, least) + hidden.contention
-                                   : load.reduce;
+                                   : reduce;
         tail += times_reduced * exposed;
         tail += plan.overlap_parameter_gather ? hide(load.gather, forward, 0).exposed : load.gather;
       }
@@ -502,15 +508,6 @@ class MeshEstimator {
            std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
   }
 
-  // [s] for each byte read and written on a node's disks by each of its ranks; 0: none is.
-  double disk_seconds(const Plan& plan, double read, double written) const {
-    const Cluster& cluster = *setup_.cluster;
-    const Host& host = cluster.host;
-    if (plan.offload_to != OffloadTarget::Nvme || !host.nvme_read || !host.nvme_write) return 0;
-    return std::min(plan.gpus(), cluster.gpus_per_node) *
-           (read / host.nvme_read->value + written / host.nvme_write->value);
-  }
-
   // What the end of the step adds [ns]. Where the device updates: what it lacks comes and goes at
   // once in both directions. Where the host does: gradients go there, and its update; parameters
   // that do not stay there follow meanwhile.
@@ -520,16 +517,12 @@ class MeshEstimator {
     const Cluster& cluster = *setup_.cluster;
     const double states = plan.offload.optimizer ? static_cast<double>(state_bytes(plan, 1)) : 0;
     const double parameters = plan.offload.parameters ? plan.precision.parameters : 0;
-    const double masters = master_bytes(plan.precision) == 0 ? parameters : 0;
-    const double disk = disk_seconds(plan, states + masters, states + parameters);
-    if (!plan.updates_on_host()) {
-      return 1e9 * owned * ((states + parameters) / host_link() + disk);
-    }
+    if (!plan.updates_on_host()) return 1e9 * owned * (states + parameters) / host_link();
     const double host = setup_.tables.collectives.constants.host_update_rate *
                         std::max(1, cluster.host.sockets) /
                         std::min(plan.gpus(), cluster.gpus_per_node);
     return 1e9 * owned *
-           (plan.precision.gradients / host_link() + disk +
+           (plan.precision.gradients / host_link() +
             static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
   }
 

@@ -54,7 +54,6 @@ TEST(PlanNotes, WhatIsSaidToChangeNothingChangesNothing) {
        {"gpus=4", "plan.zero_stage=1"}},
       {"plan.quantized_gather=8", "plan.quantized_gather=16", {"gpus=4", "plan.zero_stage=1"}},
       {"plan.prefetch=3", "plan.prefetch=null", {"gpus=4", "plan.zero_stage=1"}},
-      {"plan.offload_to=nvme", "plan.offload_to=null", {"gpus=4"}},
       {"plan.prefetch=3",
        "plan.prefetch=null",
        {"gpus=4", "plan.zero_stage=3", "plan.overlap.parameter_gather=false"}},

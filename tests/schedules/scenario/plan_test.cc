@@ -473,7 +473,7 @@ TEST(PlanJson, ReadsBackAsTheSamePlan) {
        R"("zero_stage": 3, "secondary_shard_group": 4)",
        R"("zero_stage": 3, "quantized_gather": 8)",
        R"("zero_stage": 3, "offload": ["optimizer", "activations"])",
-       R"("zero_stage": 3, "offload": ["optimizer", "parameters"], "offload_to": "nvme")",
+       R"("zero_stage": 3, "offload": ["optimizer", "parameters"])",
        R"("precision": {"parameters": 2, "gradients": 2, "optimizer": 12})",
        R"("tensor_parallel": 2, "sequence_parallel": true, "overlap": {"tensor_parallel": true}, "rank_order": "dp-tp")",
        R"("pipeline_parallel": 2, "schedule": "seq_1f1b", "micro_batch": 1, "global_batch": 8, "dropout": 0.25)"}) {
