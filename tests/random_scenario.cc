@@ -297,17 +297,6 @@ constexpr std::array kKeys{
                                 d.replicas() % 2 == 0;
               return part ? text_of(d.replicas() / 2) : "";
             }},
-    KeyDraw{"secondary_shard_group", 40,
-            [](Draw& d) {
-              const bool part = d.to.variation.empty() && d.to.number("zero_stage", 0) == 3 &&
-                                !d.to.has("shard_group") && d.replicas() % 2 == 0;
-              return part ? text_of(d.chance.percent(50) ? 2 : d.replicas() / 2) : "";
-            }},
-    KeyDraw{"quantized_gather", 30,
-            [](Draw& d) {
-              const bool gathers = d.to.number("zero_stage", 0) == 3 && d.replicas() > 1;
-              return gathers ? d.number({8, 8, 16}) : "";
-            }},
     KeyDraw{"data_parallel_algorithm", 8,
             [](Draw& d) {
               const bool may = d.to.variation.empty() && d.to.number("zero_stage", 0) == 0;
@@ -456,6 +445,18 @@ constexpr std::array kKeys{
             [](Draw& d) { return d.own() || d.c == 1 ? "" : d.flag(); }},
     KeyDraw{"transfer_scatter_gather", 8,
             [](Draw& d) { return d.own() || d.p == 1 ? "" : d.flag(); }},
+    // Behind all others, so that these are drawn as they were without them.
+    KeyDraw{"secondary_shard_group", 40,
+            [](Draw& d) {
+              const bool part = d.to.variation.empty() && d.to.number("zero_stage", 0) == 3 &&
+                                !d.to.has("shard_group") && d.replicas() % 2 == 0;
+              return part ? text_of(d.chance.percent(50) ? 2 : d.replicas() / 2) : "";
+            }},
+    KeyDraw{"quantized_gather", 30,
+            [](Draw& d) {
+              const bool gathers = d.to.number("zero_stage", 0) == 3 && d.replicas() > 1;
+              return gathers ? d.number({8, 8, 16}) : "";
+            }},
 };
 
 // Sizes whose product is within the limit.

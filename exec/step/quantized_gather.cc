@@ -6,7 +6,8 @@
 #include <cstring>
 #include <set>
 
-#include "schedules/scenario/quantized_gather.h"
+#include "exec/weights/stored_bucket.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 
 namespace rehearse::exec {
 namespace {
@@ -27,10 +28,6 @@ struct Part {
     ends = gather_blocks(local, id, begin, end);
   }
 };
-
-std::byte* operand(const LocalRanks& local, const RankState& rank, OpId op, std::size_t k) {
-  return local.address(rank, local.schedule.operands_of(op)[k].value);
-}
 
 }  // namespace
 
@@ -106,7 +103,8 @@ void pack_shard(const LocalRanks& local, const RankState& rank, OpId unshard, st
   const Part part(local, unshard, member, members);
   std::vector<float> values(static_cast<std::size_t>(part.end - part.begin));
   std::vector<std::byte> packed(static_cast<std::size_t>(part.bytes));
-  local.device.read(values.data(), operand(local, rank, unshard, 0),
+  local.device.read(values.data(),
+                    local.address(rank, local.schedule.operands_of(unshard)[0].value),
                     4 * static_cast<std::int64_t>(values.size()));
   quantize(part.ends, values, packed.data());
   local.device.write(
@@ -117,14 +115,16 @@ void pack_shard(const LocalRanks& local, const RankState& rank, OpId unshard, st
 void unpack_shards(const LocalRanks& local, const RankState& rank, OpId unshard,
                    std::int32_t members) {
   const std::byte* room = local.address(rank, quantized_room(local.schedule, unshard));
+  const Operand& whole = local.schedule.operands_of(unshard)[1];
+  const StoredBucket to{.parameter = local.address(rank, whole.value),
+                        .type = local.type_of(local.schedule.values[whole.value.index()])};
   for (std::int32_t member = 0; member < members; ++member) {
     const Part part(local, unshard, member, members);
     std::vector<float> values(static_cast<std::size_t>(part.end - part.begin));
     std::vector<std::byte> packed(static_cast<std::size_t>(part.bytes));
     local.device.read(packed.data(), room + member * part.bytes, part.bytes);
     dequantize(part.ends, packed.data(), values);
-    local.device.write(operand(local, rank, unshard, 1) + 4 * part.begin, values.data(),
-                       4 * static_cast<std::int64_t>(values.size()));
+    write_parameters(local.device, to, part.begin, values);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard of parameters on its way in 8 bit (schedules/scenario/quantized_gather.h), computed by the
-// host: values, then a scale for every block. Blocks begin with every tensor of the bucket, at
-// multiples of 256 in it, and with the shard: which layout has the shard does not matter.
+// A shard of parameters on its way in 8 bit (schedules/scenario/zero/quantized_gather.h), computed
+// by the host: values, then a scale for every block. Blocks begin with every tensor of the bucket,
+// at multiples of 256 in it, and with the shard: which layout has the shard does not matter.
 #pragma once
 
 #include <cstddef>

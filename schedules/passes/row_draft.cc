@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/passes/row_draft.h"
 
-#include "schedules/scenario/quantized_gather.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 
 namespace rehearse {
 
@@ -48,8 +48,7 @@ Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about)
   const Bucket& bucket = draft.schedule.buckets[about.index()];
   if (kind == OpKind::Unshard && quantizes_gathers(draft.plan)) {
     const std::int64_t ranks = draft.schedule.group_size(over);
-    return {.elements =
-                ranks * quantized_bytes(draft.plan, bucket.padded / ranks, bucket.tensors)};
+    return {.elements = ranks * quantized_bytes(draft.plan, bucket.padded / ranks, bucket.tensors)};
   }
   if (kind == OpKind::Unshard || kind == OpKind::AllGather || kind == OpKind::Broadcast) {
     return {.elements = bucket.padded,

@@ -4,14 +4,15 @@
 // Invariant behind it: where parameters lie in shards (Plan::gathers_units) no part reads one: it
 // reads what an UNSHARD of its bucket has gathered, which lives for a window of parts, for a
 // micro-batch or for the step. It gathers the shards, which a FETCH brings where they lie in host
-// memory, or those of a second copy that an earlier UNSHARD has made. Else, under ZeRO-1 and 2, every bucket is gathered once per step.
+// memory, or those of a second copy that an earlier UNSHARD has made. Else, under ZeRO-1 and 2,
+// every bucket is gathered once per step.
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "schedules/passes/row_draft.h"
-#include "schedules/scenario/quantized_gather.h"
-#include "schedules/scenario/shard_groups.h"
+#include "schedules/scenario/zero/quantized_gather.h"
+#include "schedules/scenario/zero/shard_groups.h"
 
 namespace rehearse {
 namespace {
@@ -185,9 +186,9 @@ class Gatherer {
   ValueId gather(std::size_t k, ValueId shard) {
     const Entry& entry = entering_[k];
     const BucketId id = entry.bucket;
-    DraftOp& made =
-        row_.collective(OpKind::Unshard, entry.copy < 0 ? row_.bucket(id).replicas : GroupKind::Shard,
-                        Stream::Dp, id, row_.at(entry.part, Phase::Before));
+    DraftOp& made = row_.collective(OpKind::Unshard,
+                                    entry.copy < 0 ? row_.bucket(id).replicas : GroupKind::Shard,
+                                    Stream::Dp, id, row_.at(entry.part, Phase::Before));
     made.op.instance = ++times_[id.index()];
     place_bringing(row_, made);
     const std::int64_t bytes = row_.draft.layout.shape.element * row_.bucket(id).padded;

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "schedules/passes/row_draft.h"
-#include "schedules/scenario/shard_groups.h"
+#include "schedules/scenario/zero/shard_groups.h"
 
 namespace rehearse {
 namespace {
@@ -167,7 +167,7 @@ class Reducer {
   }
 
   RowDraft& row_;
-  std::vector<ValueId> reduced_;              // by bucket * 2 + use
+  std::vector<ValueId> reduced_;            // by bucket * 2 + use
   std::vector<const ReadyGradient*> last_;  // likewise: of the step
   bool aligned_;
 };

@@ -10,7 +10,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
-#include "schedules/scenario/shard_groups.h"
+#include "schedules/scenario/zero/shard_groups.h"
 #include "sim/formulas/closed_form.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"

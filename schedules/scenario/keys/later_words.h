@@ -8,7 +8,8 @@
 namespace rehearse::keys {
 
 inline constexpr std::array<std::string_view, 6> kPlanLater{
-    "recompute_layers", "context_parallel_algorithm", "offload_to", "tensor_parallel_2d",
+    "recompute_layers", "context_parallel_algorithm",
+    "offload_to",       "tensor_parallel_2d",
     "chimera_scaling",  "padding",
 };
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};

@@ -47,7 +47,8 @@ Values recomputations(const Plan& plan) {
 
 Values offloads(const Plan& plan) {
   Values values{offload_json(plan.offload)};
-  for (const Offload other : {Offload{}, Offload{.optimizer = true}, Offload{.activations = true}}) {
+  for (const Offload other :
+       {Offload{}, Offload{.optimizer = true}, Offload{.activations = true}}) {
     if (other != plan.offload) values.push_back(offload_json(other));
   }
   return values;

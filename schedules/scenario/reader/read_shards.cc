@@ -51,7 +51,8 @@ void read_secondary_shards(const GivenKeys& keys, Plan& plan) {
 
 void read_quantized_gather(const GivenKeys& keys, Plan& plan) {
   if (plan.quantized_gather != 8 && plan.quantized_gather != 16) {
-    return keys.fail(&Plan::quantized_gather, number(plan.quantized_gather) + " is neither 16 nor 8");
+    return keys.fail(&Plan::quantized_gather,
+                     number(plan.quantized_gather) + " is neither 16 nor 8");
   }
   if (!plan.gathers_units() || plan.shards() == 1) plan.quantized_gather = 16;
 }

@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "schedules/scenario/optimizer_state.h"
-#include "schedules/scenario/quantized_gather.h"
-#include "schedules/scenario/shard_groups.h"
+#include "schedules/scenario/zero/quantized_gather.h"
+#include "schedules/scenario/zero/shard_groups.h"
 
 namespace rehearse::sim {
 namespace {
@@ -136,9 +136,8 @@ void ResidentState::leave_forward(std::size_t unit) {
 void ResidentState::keep_copy(std::size_t u) {
   if (plan_.secondary_shard_group == 0 || !unit_[u].copy.empty()) return;
   for (const std::int64_t elements : units_[u].elements) {
-    unit_[u].copy.push_back(
-        ledger_.allocate(element() * divide_up(elements, plan_.secondary_shard_group),
-                         MemoryPart::Parameters));
+    unit_[u].copy.push_back(ledger_.allocate(
+        element() * divide_up(elements, plan_.secondary_shard_group), MemoryPart::Parameters));
   }
 }
 

@@ -36,7 +36,7 @@ class ResidentState {
  private:
   struct Unit {
     std::vector<Handle> gathered, unsharded, shard;
-    std::vector<Handle> copy;  // this rank's part of the second copy
+    std::vector<Handle> copy;     // this rank's part of the second copy
     Handle in_flight = kNoBlock;  // buffer of the gather under way
     Handle quantized = kNoBlock;  // the same in 8 bit
   };

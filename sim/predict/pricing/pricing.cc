@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "schedules/ir/payload.h"
-#include "schedules/scenario/quantized_gather.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/transfer_cost.h"
@@ -305,8 +305,7 @@ class Pricer {
     std::int64_t bytes = 0;
     for (const Operand& operand : s_.operands_of(gather)) {
       const Value& value = s_.values[operand.value.index()];
-      const bool kept =
-          value.kind == ValueKind::ParameterShard && operand.access == Access::Write;
+      const bool kept = value.kind == ValueKind::ParameterShard && operand.access == Access::Write;
       bytes += kept ? value.bytes.value : 0;
     }
     return bytes;

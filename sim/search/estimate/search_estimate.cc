@@ -17,8 +17,8 @@
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
-#include "schedules/scenario/quantized_gather.h"
-#include "schedules/scenario/shard_groups.h"
+#include "schedules/scenario/zero/quantized_gather.h"
+#include "schedules/scenario/zero/shard_groups.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
 #include "sim/memory/memory_states.h"
@@ -58,7 +58,7 @@ struct Load {
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
   double across = 0, unit_across = 0;  // [ns] what groups of shards sum between them, likewise
-  double unit_again = 0;  // [ns] of its gather where it has been gathered before
+  double unit_again = 0;               // [ns] of its gather where it has been gathered before
   std::int32_t buckets = 1;
   std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
   double unit_fetch = 0;  // [ns] that a layer's parameters take from the host
@@ -104,7 +104,8 @@ class MeshEstimator {
     const Placed* placed = nullptr;  // null: nothing was estimated yet
     CollectiveTimes collectives;
     std::map<std::tuple<std::int32_t, Recompute, std::int32_t>, Template> templates;
-    std::map<std::int64_t, std::array<double, 4>> traffic;  // by elements: reduce, scatter, gather, across
+    std::map<std::int64_t, std::array<double, 4>>
+        traffic;  // by elements: reduce, scatter, gather, across
     std::vector<std::int32_t> micro_batches;
     std::vector<Recompute> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -129,9 +130,9 @@ class MeshEstimator {
 
   void place(Kind& kind, const Plan& plan) {
     if (kind.placed != nullptr) return;
-    std::unique_ptr<Placed>& placed = placed_[{plan.rank_order, plan.expert_parallel,
-                                               plan.expert_tensor_parallel, plan.shards(),
-                                               plan.secondary_shard_group}];
+    std::unique_ptr<Placed>& placed =
+        placed_[{plan.rank_order, plan.expert_parallel, plan.expert_tensor_parallel, plan.shards(),
+                 plan.secondary_shard_group}];
     if (!placed) placed = placed_as(plan);
     kind.placed = placed.get();
     kind.collectives = body_collectives(placed->network, Layout(model_, plan));
@@ -307,8 +308,8 @@ class MeshEstimator {
                                  kind.placed->shards, kind.placed->network);
       return static_cast<double>(broadcasts.time.value);
     };
-    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced(),
-                  returned(), across};
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced(), returned(),
+                  across};
     return at->second;
   }
 
@@ -370,7 +371,8 @@ class MeshEstimator {
       if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
       if (plan.offload.parameters) {
         load.unit_fetch = 1e9 * plan.precision.parameters *
-                          static_cast<double>(tables.layer_parameters()) / plan.shards() / host_link();
+                          static_cast<double>(tables.layer_parameters()) / plan.shards() /
+                          host_link();
       }
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
@@ -387,10 +389,10 @@ class MeshEstimator {
         load.unit_reduce = unit[1];
         load.unit_across = unit[3];
         load.unit_gather = unit[2];
-        load.unit_again = plan.secondary_shard_group > 0
-                              ? gathered(kind, plan, tables.layer_parameters(),
-                                         kind.placed->secondary)
-                              : unit[2];
+        load.unit_again =
+            plan.secondary_shard_group > 0
+                ? gathered(kind, plan, tables.layer_parameters(), kind.placed->secondary)
+                : unit[2];
       }
     }
     return distinct;
@@ -488,9 +490,8 @@ class MeshEstimator {
       backward = std::max(backward, load.unit_fetch * (layers_of(load) + 1));
       longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
     }
-    const double host = plan.offload.optimizer || plan.offload.parameters
-                            ? offload_time(plan, loads)
-                            : 0;
+    const double host =
+        plan.offload.optimizer || plan.offload.parameters ? offload_time(plan, loads) : 0;
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
   }
 

@@ -118,9 +118,9 @@ TEST(QuantizedGathers, AreBitwiseTheSameWhereShardsAre) {
   };
   const Trained one = with({});
   ASSERT_EQ(one.error, "");
-  for (const std::vector<std::string>& more :
-       {std::vector<std::string>{"prefetch=0"}, {"recompute=full"},
-        {"pipeline_parallel=2", "schedule=1f1b"}}) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"prefetch=0"},
+                                               {"recompute=full"},
+                                               {"pipeline_parallel=2", "schedule=1f1b"}}) {
     const Trained other = with(more);
     ASSERT_EQ(other.error, "");
     EXPECT_TRUE(distance(other, one).bitwise) << more.front();
@@ -128,9 +128,10 @@ TEST(QuantizedGathers, AreBitwiseTheSameWhereShardsAre) {
   }
 }
 
-// Values of a block are off by 0.7 % of their root mean square (gaussian values, blocks of 256): over four steps losses follow within a thousandth, norms within a hundredth, and
-// tensors within a twentieth: furthest are biases, which begin at zero and are nothing but updates.
-// Second copies do not add to it.
+// Values of a block are off by 0.7 % of their root mean square (gaussian values, blocks of 256):
+// over four steps losses follow within a thousandth, norms within a hundredth, and tensors within a
+// twentieth: furthest are biases, which begin at zero and are nothing but updates. Second copies do
+// not add to it.
 TEST(QuantizedGathers, TrainNearlyAsWholeOnes) {
   const Trained whole = train_layout(Gpt2, {"data_parallel=4", "zero_stage=3"});
   for (const std::vector<std::string>& keys :

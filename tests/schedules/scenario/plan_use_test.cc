@@ -174,9 +174,8 @@ TEST(PlanUse, WhatIsNotBuiltYetSaysSo) {
 
 // The names of the second part of the interface, one by one: each is performed, priced or refused.
 TEST(PlanUse, EveryNameOfVersion02IsKnown) {
-  for (const char* key :
-       {"recompute_layers", "context_parallel_algorithm", "offload_to", "tensor_parallel_2d",
-        "chimera_scaling", "padding"}) {
+  for (const char* key : {"recompute_layers", "context_parallel_algorithm", "offload_to",
+                          "tensor_parallel_2d", "chimera_scaling", "padding"}) {
     expect_later(std::string("plan.") + key, 1);
   }
   for (const char* key : {"adapter", "trainable", "freeze", "train.loss_scale"}) {

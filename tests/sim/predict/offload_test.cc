@@ -271,12 +271,10 @@ TEST(Offload, OfParametersBringsAShardBeforeEveryGather) {
 // One replica has nothing to gather: what a part reads comes whole, and no more than a few parts'
 // lie on the device.
 TEST(Offload, OfParametersOfOneReplicaBringsThemWhole) {
-  const std::string keys =
-      R"("data_parallel": 1, "global_batch": 4, "zero_stage": 3, "runtime": )";
+  const std::string keys = R"("data_parallel": 1, "global_batch": 4, "zero_stage": 3, "runtime": )";
   for (const std::string runtime : {R"("generic")", R"("rehearse")"}) {
     const Prediction none = predicted(keys + runtime + R"(, "offload": "optimizer")");
-    const Prediction p =
-        predicted(keys + runtime + R"(, "offload": ["optimizer", "parameters"])");
+    const Prediction p = predicted(keys + runtime + R"(, "offload": ["optimizer", "parameters"])");
     EXPECT_LT(p.memory.peak_allocated, none.memory.peak_allocated) << runtime;
     std::int64_t whole = 0;
     for (const Bucket& bucket : p.schedule.buckets) {
@@ -290,8 +288,8 @@ TEST(Offload, OfParametersOfOneReplicaBringsThemWhole) {
 
 // Our executor updates on the device: the shard, its own master copy, comes and goes.
 TEST(Offload, OfParametersAloneBringsThemToTheirUpdate) {
-  const Prediction p = predicted(std::string(kEightShards) +
-                                 R"(, "runtime": "rehearse", "offload": "parameters")");
+  const Prediction p =
+      predicted(std::string(kEightShards) + R"(, "runtime": "rehearse", "offload": "parameters")");
   std::int64_t at_update = 0;
   const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
   for (const Copy& copy : out) {

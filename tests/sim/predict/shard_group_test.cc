@@ -4,8 +4,8 @@
 
 #include "schedules/proof/validate.h"
 #include "schedules/ranks/group_key.h"
-#include "schedules/scenario/quantized_gather.h"
 #include "schedules/scenario/scenario.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 #include "sim/predict/predict.h"
 
 namespace rehearse::sim {
@@ -166,9 +166,10 @@ TEST(SecondaryShards, AreGatheredInsideWhereTheWholeHasBeenGatheredBefore) {
 TEST(SecondaryShards, HoldTwoBytesOfEveryParameterOverTheGroup) {
   const std::int64_t copy = padded_bytes(without("generic")) / 8;
   EXPECT_NEAR(static_cast<double>(copy), 2 * 1.2358e9 / 8, 1e6);
-  // A block of the caching allocator may have a rest of up to 1 MiB; there are nine tensors a layer.
-  const std::int64_t in_blocks = predicted(second("generic")).memory.peak_allocated -
-                                 without("generic").memory.peak_allocated;
+  // A block of the caching allocator may have a rest of up to 1 MiB; there are nine tensors a
+  // layer.
+  const std::int64_t in_blocks =
+      predicted(second("generic")).memory.peak_allocated - without("generic").memory.peak_allocated;
   EXPECT_GE(in_blocks, copy);
   EXPECT_LE(in_blocks, copy + (16 * 9 + 2) * (std::int64_t{1} << 20));
   const Prediction own = predicted(second("rehearse"));

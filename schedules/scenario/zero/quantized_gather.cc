@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/quantized_gather.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 
 #include <algorithm>
 

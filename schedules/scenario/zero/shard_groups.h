@@ -18,11 +18,15 @@ inline bool shards_once_a_step(const Plan& plan) {
 // stage3.py, invalidate_secondary_tensor, edaa7221). FSDP2 makes it in every forward and drops it
 // behind the backward (pytorch/pytorch torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py,
 // reshard, 002a76fb).
-inline bool keeps_secondary_shards(const Plan& plan) { return shards_once_a_step(plan); }
+inline bool keeps_secondary_shards(const Plan& plan) {
+  return shards_once_a_step(plan);
+}
 
 // Whether what a shard group has summed goes across the groups once a step (MiCS,
-// deepspeed/runtime/zero/mics.py: at the boundary of accumulation); FSDP2 reduces it across as often
-// as within (foreach_reduce: reduce_scatter, then all_reduce of its output).
-inline bool sums_shards_once(const Plan& plan) { return shards_once_a_step(plan); }
+// deepspeed/runtime/zero/mics.py: at the boundary of accumulation); FSDP2 reduces it across as
+// often as within (foreach_reduce: reduce_scatter, then all_reduce of its output).
+inline bool sums_shards_once(const Plan& plan) {
+  return shards_once_a_step(plan);
+}
 
 }  // namespace rehearse
