@@ -391,6 +391,11 @@ constexpr std::array kKeys{
             }},
     KeyDraw{"offload", 12,
             [](Draw& d) {
+              if (d.chance.percent(25)) return std::string(R"(["optimizer", "activations"])");
+              if (d.to.number("zero_stage", 0) == 3 && d.chance.percent(60)) {
+                return std::string(d.chance.percent(50) ? R"("parameters")"
+                                                        : R"(["optimizer", "parameters"])");
+              }
               return d.quoted({"optimizer", "activations"});
             }},
     KeyDraw{"rank_order", 12, rank_order_of},
@@ -466,6 +471,18 @@ constexpr std::array kKeys{
             [](Draw& d) { return d.own() || d.c == 1 ? "" : d.flag(); }},
     KeyDraw{"transfer_scatter_gather", 8,
             [](Draw& d) { return d.own() || d.p == 1 ? "" : d.flag(); }},
+    // Behind all others, so that these are drawn as they were without them.
+    KeyDraw{"secondary_shard_group", 40,
+            [](Draw& d) {
+              const bool part = d.to.variation.empty() && d.to.number("zero_stage", 0) == 3 &&
+                                !d.to.has("shard_group") && d.replicas() % 2 == 0;
+              return part ? text_of(d.chance.percent(50) ? 2 : d.replicas() / 2) : "";
+            }},
+    KeyDraw{"quantized_gather", 30,
+            [](Draw& d) {
+              const bool gathers = d.to.number("zero_stage", 0) == 3 && d.replicas() > 1;
+              return gathers ? d.number({8, 8, 16}) : "";
+            }},
 };
 
 // Sizes whose product is within the limit.

@@ -82,6 +82,19 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
                  ": true is not performed on a GPU: NCCL has no collectives of pieces "
                  "(--device cpu)"};
   }
+  if (device.cuda() && planned.quantized_gather == 8) {
+    return Error{"plan." + path_of(&Plan::quantized_gather) +
+                 ": 8 is not performed on a GPU: there are no kernels for it (--device cpu)"};
+  }
+  if (planned.quantized_gather == 8 && planned.secondary_shard_group > 0 &&
+      planned.precision.compute != ComputeType::Fp32) {
+    return Error{"plan." + path_of(&Plan::quantized_gather) +
+                 ": 8 out of a second copy (secondary_shard_group) is performed in fp32 alone"};
+  }
+  if (device.cuda() && planned.offload.parameters) {
+    return Error{"plan." + path_of(&Plan::offload) +
+                 ": parameters are not offloaded on a GPU yet (--device cpu)"};
+  }
   if (scenario.plan.offload.any() && !device.cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");

@@ -78,7 +78,7 @@ void for_each_piece(const LocalRanks& local, const StoredBucket& stored, std::in
   const RankState& rank = *local.ranks[static_cast<std::size_t>(stored.rank - local.first)];
   const Bucket& bucket = local.schedule.buckets[stored.bucket.index()];
   const std::int32_t part = local.part(rank, bucket);
-  const bool replica = local.sharded(bucket) || local.replica(rank, bucket) == 0;
+  const bool writes = local.stands_for_all(rank, bucket);
   for (std::size_t i = 0; i < local.places.size(); ++i) {
     const TensorPlace& place = local.places[i];
     if (place.bucket != stored.bucket) continue;
@@ -93,7 +93,7 @@ void for_each_piece(const LocalRanks& local, const StoredBucket& stored, std::in
     const auto first = std::ranges::find(local.places, place.name, &TensorPlace::name);
     const std::int64_t counted = counted_elements(local.layout, place, part);
     piece.written =
-        replica && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
+        writes && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
     visit(piece);
   }
 }

@@ -26,11 +26,15 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Mesh& mesh) {
                                              static_cast<std::int32_t>(members.size())};
       members.push_back(r);
     }
-    // Members of dp in order of their replica, so that shard k is member k's.
-    for (std::int32_t r = 0; group.kind == GroupKind::Data && r < mesh.ranks(); ++r) {
-      const Coordinates at = mesh.coordinates({r});
+    // Members of dp, or of a part of it, in order of their replica, so that shard k is member k's.
+    const ReplicaPart part = traits(group.kind).part;
+    const bool of_replicas = group.kind == GroupKind::Data || part != ReplicaPart::All;
+    for (std::int32_t r = 0; of_replicas && r < mesh.ranks(); ++r) {
+      const std::int32_t replica = mesh.replica(mesh.coordinates({r}));
       Place& place = places[static_cast<std::size_t>(r)];
-      place.member = mesh.replica(at);
+      place.member = part == ReplicaPart::Neighbours ? replica % mesh.shards()
+                     : part == ReplicaPart::Across   ? replica / mesh.shards()
+                                                     : replica;
       ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
     }
     // Members of a file's own group as it lists them.

@@ -66,7 +66,7 @@ class LocalOp {
   }
 
   // Every element of the model counts once: over tp as counted_elements says, tied tables where the
-  // embedding is, unsharded gradients at replica 0.
+  // embedding is, equal shards and unsharded gradients at one replica.
   void norms() const {
     std::vector<NormRange> ranges;
     const float* loss = nullptr;
@@ -77,7 +77,7 @@ class LocalOp {
         continue;
       }
       const Bucket& bucket = s_.buckets[value(k).bucket.index()];
-      if (!local_.sharded(bucket) && local_.replica(rank_, bucket) != 0) continue;
+      if (!local_.stands_for_all(rank_, bucket)) continue;
       const OwnRange own = own_range(local_, rank_, bucket);
       const float* gradient = data(k) - (value(k).shard ? own.begin : 0);
       for (const TensorPlace& place : local_.places) {
@@ -157,8 +157,8 @@ class LocalOp {
 OwnRange own_range(const LocalRanks& local, const RankState& rank, const Bucket& bucket) {
   if (!local.sharded(bucket)) return {0, bucket.padded};
   const std::int64_t part = bucket.padded / local.shards(bucket);
-  const std::int64_t replica = local.replica(rank, bucket);
-  return {replica * part, (replica + 1) * part};
+  const std::int64_t shard = local.shard(rank, bucket);
+  return {shard * part, (shard + 1) * part};
 }
 
 void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options) {

@@ -70,12 +70,22 @@ struct LocalRanks {
   }
   std::int32_t shards(const Bucket& bucket) const { return schedule.replicas(bucket); }
   bool sharded(const Bucket& bucket) const { return plan.zero_stage >= 1 && shards(bucket) > 1; }
+  // Of shards over a part of the replicas: which one a rank holds, and whether it stands for the
+  // others who update the same, in norms and in files.
+  std::int32_t shard(const RankState& rank, const Bucket& bucket) const {
+    return replica(rank, bucket) % shards(bucket);
+  }
+  bool stands_for_all(const RankState& rank, const Bucket& bucket) const {
+    return replica(rank, bucket) / (sharded(bucket) ? shards(bucket) : 1) == 0;
+  }
   // Type of a gradient or parameter: sums, master copies and what ZeRO-3 keeps are fp32, all else
   // is of the type that is computed in.
   ElementType type_of(const Value& value) const {
     const bool parameter =
         value.kind == ValueKind::FullParameter || value.kind == ValueKind::ParameterShard;
-    const bool master = value.persistent && plan.zero_stage == 3;
+    // What a FETCH brings of it, too; a second copy is numbered by the gather that made it.
+    const bool brought = value.kind == ValueKind::ParameterShard && value.instance < 0;
+    const bool master = (value.persistent || brought) && plan.zero_stage == 3;
     return parameter && !master ? element_of(plan.precision.compute) : ElementType::Float32;
   }
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "exec/body/gathered_loss.h"
+#include "exec/step/quantized_gather.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/loss_op.h"
 #include "schedules/ir/payload.h"
@@ -280,23 +281,59 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const GroupKind group = s_.group_of(op).kind;
   ElementType type = local_.type_of(first);
   const std::int64_t elements = payload_of(s_, id).elements;
-  const std::int32_t replica = local_.replica(rank, bucket);
+  const std::int32_t shard = local_.shard(rank, bucket);
   if (op.kind == OpKind::AllReduce && group != bucket.replicas && group != GroupKind::Tensor &&
       local_.sharded(bucket)) {
     // After a reduce-scatter over the replicas only the own shard is whole.
-    if (!first.shard) in = out = in + replica * elements * bytes_of(type);
+    if (!first.shard) in = out = in + shard * elements * bytes_of(type);
   } else if (has_out && (op.kind == OpKind::AllGather || op.kind == OpKind::Unshard) &&
              local_.type_of(value(1)) != type) {
     // fp32 shards, gathered in the compute type: the own part is cast in place.
     type = local_.type_of(value(1));
     const std::int64_t part = bucket.padded / local_.shards(bucket);
     local_.kernels.cast(queue.lane, part, reinterpret_cast<const float*>(in),
-                        out + replica * part * bytes_of(type));
+                        out + shard * part * bytes_of(type));
     in = out;
+  }
+  if (const ValueId room = op.kind == OpKind::Unshard ? quantized_room(s_, id) : ValueId{}) {
+    // Bytes, as numbers that nobody reads.
+    pack_shard(local_, rank, id, member_of(queue, op), s_.group_of(op).size);
+    in = out = local_.address(rank, room);
+    rendezvous(queue, queue.lane, op.group.value, {in, out},
+               {.kind = op.kind, .elements = elements / 4}, lock);
+    return put_back(queue);
   }
   rendezvous(queue, queue.lane, op.group.value, {in, out},
              {.kind = op.kind, .type = type, .elements = elements}, lock);
   put_back(queue);
+}
+
+std::int32_t Scheduler::member_of(const Queue& queue, const Op& op) const {
+  return groups_.of[op.group.index()][static_cast<std::size_t>(queue.lane.rank)].member;
+}
+
+// What is left to do where an UNSHARD has gathered: shards that came in 8 bit become the whole, of
+// which a second copy (Plan::secondary_shard_group) keeps this rank's part among its neighbours.
+void Scheduler::end_gather(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const Op& op = s_.ops[id.index()];
+  if (op.kind != OpKind::Unshard || !op.bucket) return;
+  const auto operands = s_.operands_of(id);
+  const auto copy = std::ranges::find_if(operands, [&](const Operand& operand) {
+    return operand.access == Access::Write &&
+           s_.values[operand.value.index()].kind == ValueKind::ParameterShard;
+  });
+  const bool quantized = static_cast<bool>(quantized_room(s_, id));
+  if (copy == operands.end() && !quantized) return;
+  const RankState& rank = state(queue);
+  lock.unlock();
+  if (quantized) unpack_shards(local_, rank, id, s_.group_of(op).size);
+  if (copy != operands.end()) {
+    const std::int64_t bytes = s_.values[copy->value.index()].bytes.value;
+    const std::int32_t part = rank.replica % local_.mesh.shards();
+    local_.device.transfer(queue.lane, local_.address(rank, operands[1].value) + part * bytes,
+                           queue.lane, local_.address(rank, copy->value), bytes);
+  }
+  lock.lock();
 }
 
 // Both ends are heads: the second to come copies. Where the other end is in another process, the
@@ -439,7 +476,10 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
   } else {
     waits_for(queue, kWaitsForNobody);
   }
-  if (resumed && kind != OpClass::Compute) return finish(queue);
+  if (resumed && kind != OpClass::Compute) {
+    if (kind == OpClass::Collective) end_gather(queue, id, lock);
+    return finish(queue);
+  }
   lock.unlock();
   switch (kind) {
     case OpClass::Transfer:

@@ -81,6 +81,8 @@ class Scheduler {
   void array_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void loss(const Queue& queue, OpId id);
   std::byte* address_of(const Queue& queue, const Op& op, const Operand& operand) const;
+  std::int32_t member_of(const Queue& queue, const Op& op) const;
+  void end_gather(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   // `lane`: the queue's, on the track on which the collective is issued.
   void rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribution brought,

@@ -23,7 +23,7 @@ std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage
   const bool replicas = plan.replicas() > 1;
   const bool gathers = plan.overlap_parameter_gather && plan.zero_stage >= 1 &&
                        plan.pipeline_parallel == 1 && microbatch.first;
-  const bool parameters = (plan.gathers_units() || gathers) && shards;
+  const bool parameters = ((plan.gathers_units() || gathers) && shards) || plan.offload.parameters;
   const bool overlaps = plan.overlap_gradient_reduce && replicas && !plan.has_parameter_server();
   const bool gradients =
       cuts_for_gradients(plan) || (overlaps && (plan.zero_stage >= 2 || microbatch.last));

@@ -26,6 +26,7 @@ void hold_parameters(RowDraft& row) {
             ? row.bucket_value(ValueKind::ParameterShard, id, element * draft.owned(id))
             : row.bucket_value(ValueKind::FullParameter, id, element * row.bucket(id).padded);
     row.of(row.parameter[i]).persistent = true;
+    if (row.plan.offload.parameters) row.of(row.parameter[i]).home = Home::Host;
     row.state[i] =
         row.bucket_value(ValueKind::OptimizerState, id, state_bytes(row.plan, draft.owned(id)));
     row.of(row.state[i]).persistent = true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/passes/row_draft.h"
 
+#include "schedules/scenario/zero/quantized_gather.h"
+
 namespace rehearse {
 
 RowDraft::RowDraft(Draft& of, RankClass at)
@@ -57,6 +59,10 @@ namespace {
 Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about) {
   if (!about) return {.elements = draft.metrics(), .element_bytes = 8};
   const Bucket& bucket = draft.schedule.buckets[about.index()];
+  if (kind == OpKind::Unshard && quantizes_gathers(draft.plan)) {
+    const std::int64_t ranks = draft.schedule.group_size(over);
+    return {.elements = ranks * quantized_bytes(draft.plan, bucket.padded / ranks, bucket.tensors)};
+  }
   if (kind == OpKind::Unshard || kind == OpKind::AllGather || kind == OpKind::Broadcast) {
     return {.elements = bucket.padded,
             .element_bytes = static_cast<std::int32_t>(draft.layout.shape.element)};

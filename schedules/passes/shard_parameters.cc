@@ -3,10 +3,16 @@
 //
 // Invariant behind it: where parameters lie in shards (Plan::gathers_units) no part reads one: it
 // reads what an UNSHARD of its bucket has gathered, which lives for a window of parts, for a
-// micro-batch or for the step. Else, under ZeRO-1 and 2, every bucket is gathered once per step.
+// micro-batch or for the step. It gathers the shards, which a FETCH brings where they lie in host
+// memory, or those of a second copy that an earlier UNSHARD has made. Else, under ZeRO-1 and 2,
+// every bucket is gathered once per step.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "schedules/passes/row_draft.h"
+#include "schedules/scenario/zero/quantized_gather.h"
+#include "schedules/scenario/zero/shard_groups.h"
 
 namespace rehearse {
 namespace {
@@ -63,7 +69,7 @@ struct Readings {
   }
   // Experts may have no replicas to shard them over.
   void add(const RowDraft& row, BucketId id) {
-    if (!id || !row.draft.shards(id)) return;
+    if (!id || !(row.draft.shards(id) || row.plan.offload.parameters)) return;
     const auto first = buckets.begin() + static_cast<std::ptrdiff_t>(begin.back());
     if (std::find(first, buckets.end(), id) == buckets.end()) buckets.push_back(id);
   }
@@ -72,6 +78,10 @@ struct Readings {
 struct Entry {
   std::size_t part;  // before which the bucket enters the window
   BucketId bucket;
+  Microbatch about;  // whose part reads it first
+  // Of a second copy: whether what is gathered makes one; the entry that made the one it reads.
+  bool copies = false;
+  std::ptrdiff_t copy = -1;
 };
 
 // Alive at a part are the buckets that it reads and that the next `prefetch` reading parts read
@@ -97,7 +107,7 @@ std::vector<Entry> entries(const RowDraft& row) {
       const BucketId id = reads.buckets[k];
       const Microbatch about = row.parts[reads.parts[reading]].op.microbatch;
       const bool stays = keep || again ? left[id.index()] > r : held[id.index()] == about;
-      if (!stays) entering.push_back({reads.parts[r], id});
+      if (!stays) entering.push_back({reads.parts[r], id, about});
       left[id.index()] = r + 2;
       held[id.index()] = about;
     }
@@ -105,36 +115,106 @@ std::vector<Entry> entries(const RowDraft& row) {
   return entering;
 }
 
-void gather_windows(RowDraft& row) {
-  const std::vector<Entry> entering = entries(row);
-  auto next = entering.begin();
-  std::vector<ValueId> gathered(row.s.buckets.size());
-  std::vector<std::int32_t> times(row.s.buckets.size(), 0);
-  for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
-    for (; next != entering.end() && next->part < row.step_begin[step + 1]; ++next) {
-      const auto [part, id] = *next;
-      DraftOp& gather = row.collective(OpKind::Unshard, row.bucket(id).replicas, Stream::Dp, id,
-                                       row.at(part, Phase::Before));
-      gather.op.instance = ++times[id.index()];
-      gather.after = kLastCompute;
-      if (!row.plan.runtime.performer().gathers_wait_for_memory ||
-          !row.plan.overlap_parameter_gather) {
-        gather.waits_for = kLastCompute;
-      }
-      gather.tie = row.last_op().value;  // as they enter
-      const ValueId whole = row.bucket_value(
-          ValueKind::FullParameter, id, row.draft.layout.shape.element * row.bucket(id).padded);
-      row.of(whole).instance = times[id.index()];
-      gathered[id.index()] = whole;
-      row.operand(row.parameter[id.index()], Access::Read);
-      row.operand(whole, Access::Write);
-    }
-    for (Operand& operand : row.operands_of(row.compute_op(step))) {
-      const Value& read = row.of(operand.value);
-      if (read.kind == ValueKind::ParameterShard) operand.value = gathered[read.bucket.index()];
-    }
+// Who makes a second copy, and who gathers from it: what the step, or the micro-batch, has gathered
+// before.
+void choose_copies(const RowDraft& row, std::vector<Entry>& entering) {
+  if (!row.s.group(GroupKind::Shard) || row.draft.plan.secondary_shard_group == 0) return;
+  const bool for_step = keeps_secondary_shards(row.draft.plan);
+  std::map<std::pair<BucketId, Microbatch>, std::size_t> made;
+  for (std::size_t i = 0; i < entering.size(); ++i) {
+    Entry& entry = entering[i];
+    const auto [found, first] =
+        made.try_emplace({entry.bucket, for_step ? Microbatch{} : entry.about}, i);
+    if (first) continue;
+    entry.copy = static_cast<std::ptrdiff_t>(found->second);
+    entering[found->second].copies = true;
   }
 }
+
+// Where an op that brings parameters stands, and what it waits for.
+void place_bringing(RowDraft& row, DraftOp& made) {
+  made.after = kLastCompute;
+  if (!row.plan.runtime.performer().gathers_wait_for_memory || !row.plan.overlap_parameter_gather) {
+    made.waits_for = kLastCompute;
+  }
+  made.tie = row.last_op().value;  // as they enter
+}
+
+class Gatherer {
+ public:
+  explicit Gatherer(RowDraft& row)
+      : row_(row),
+        entering_(entries(row)),
+        copies_(entering_.size()),
+        gathered_(row.s.buckets.size()),
+        times_(row.s.buckets.size(), 0) {
+    choose_copies(row, entering_);
+  }
+
+  void run() {
+    std::size_t next = 0;
+    for (std::size_t step = 0; step + 1 < row_.step_begin.size(); ++step) {
+      for (; next < entering_.size() && entering_[next].part < row_.step_begin[step + 1]; ++next) {
+        bring(next);
+      }
+      for (Operand& operand : row_.operands_of(row_.compute_op(step))) {
+        const BucketId bucket = row_.of(operand.value).bucket;
+        if (!bucket || operand.value != row_.parameter[bucket.index()]) continue;
+        if (const ValueId whole = gathered_[bucket.index()]) operand.value = whole;
+      }
+    }
+  }
+
+ private:
+  // From the host, where it lies there, to the device; from its shards, where it has some, whole.
+  void bring(std::size_t k) {
+    const Entry& entry = entering_[k];
+    const BucketId id = entry.bucket;
+    ValueId here = row_.parameter[id.index()];
+    if (entry.copy >= 0) {
+      here = copies_[static_cast<std::size_t>(entry.copy)];
+    } else if (row_.of(here).home == Home::Host) {
+      const std::pair pair(here, add_twin(row_, here, Home::Device));
+      DraftOp& fetch = add_copy(row_, OpKind::Fetch, {.bucket = id},
+                                row_.at(entry.part, Phase::Before), {&pair, 1});
+      place_bringing(row_, fetch);
+      here = pair.second;
+    }
+    gathered_[id.index()] = row_.draft.shards(id) ? gather(k, here) : here;
+  }
+
+  ValueId gather(std::size_t k, ValueId shard) {
+    const Entry& entry = entering_[k];
+    const BucketId id = entry.bucket;
+    DraftOp& made = row_.collective(OpKind::Unshard,
+                                    entry.copy < 0 ? row_.bucket(id).replicas : GroupKind::Shard,
+                                    Stream::Dp, id, row_.at(entry.part, Phase::Before));
+    made.op.instance = ++times_[id.index()];
+    place_bringing(row_, made);
+    const std::int64_t bytes = row_.draft.layout.shape.element * row_.bucket(id).padded;
+    const ValueId whole = row_.bucket_value(ValueKind::FullParameter, id, bytes);
+    row_.of(whole).instance = times_[id.index()];
+    row_.operand(shard, Access::Read);
+    row_.operand(whole, Access::Write);
+    if (quantizes_gathers(row_.draft.plan)) {  // what all have quantized, as it comes
+      const std::int64_t bytes_there = row_.draft.carried[made.op.match.index()].bytes();
+      row_.operand(row_.bucket_value(ValueKind::Workspace, id, bytes_there), Access::Workspace);
+    }
+    if (!entry.copies) return whole;
+    const ValueId copy = row_.bucket_value(ValueKind::ParameterShard, id,
+                                           bytes / row_.draft.plan.secondary_shard_group);
+    row_.of(copy).instance = times_[id.index()];
+    row_.operand(copy, Access::Write);
+    copies_[k] = copy;
+    return whole;
+  }
+
+  RowDraft& row_;
+  std::vector<Entry> entering_;
+  std::vector<ValueId> copies_;    // by entry: the second copy that it makes
+  std::vector<ValueId> gathered_;  // by bucket: what parts read
+  std::vector<std::int32_t> times_;
+};
 
 }  // namespace
 
@@ -152,7 +232,7 @@ void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
 }
 
 void shard_parameters(RowDraft& row) {
-  if (row.plan.gathers_units()) gather_windows(row);
+  if (row.plan.gathers_units()) Gatherer(row).run();
   if (row.plan.overlap_parameter_gather) gather_updated(row, {}, row.start());
 }
 

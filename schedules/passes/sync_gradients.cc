@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "schedules/passes/row_draft.h"
+#include "schedules/scenario/zero/shard_groups.h"
 
 namespace rehearse {
 namespace {
@@ -18,6 +19,7 @@ class Reducer {
   explicit Reducer(RowDraft& row)
       : row_(row),
         reduced_(2 * row.s.buckets.size()),
+        last_(reduced_.size()),
         aligned_(aligns(row)),
         through_root_(row.draft.plan.has_parameter_server()) {}
 
@@ -25,6 +27,7 @@ class Reducer {
     // What is not overlapped is reduced behind the last part, or holds up the next one.
     const bool overlap = row_.plan.overlap_gradient_reduce;
     const OpId last = row_.compute_op(row_.step_begin.size() - 2);
+    for (const ReadyGradient& ready : row_.ready) last_[slot(ready)] = &ready;
     for (const ReadyGradient& ready : row_.ready) {
       const std::size_t first = row_.ops.size();
       const bool behind_all = !overlap && !row_.draft.reduces_each_microbatch(ready.about);
@@ -90,7 +93,7 @@ class Reducer {
   void reduce(const ReadyGradient& ready, std::int32_t at) {
     const auto& [part, about, use, microbatch, whole] = ready;
     const Bucket& bucket = row_.bucket(about);
-    ValueId& sum = reduced_[about.index() * 2 + static_cast<std::size_t>(use)];
+    ValueId& sum = reduced_[slot(ready)];
     const bool each = row_.draft.reduces_each_microbatch(about);
     if (bucket.partial > 0) {
       row_.collective(OpKind::AllReduce, GroupKind::Tensor, Stream::Compute, about, at);
@@ -112,13 +115,15 @@ class Reducer {
     row_.of(shard).instance = row_.of(whole).instance;
     row_.operand(whole, Access::Read);
     row_.operand(shard, Access::Write);
-    across(about, shard, at, microbatch);
+    const bool once = sums_shards_once(row_.draft.plan);
+    if (!once) across(about, shard, at, microbatch);
     if (!sum) {
       sum = shard;
-      return;
+    } else {
+      row_.of(shard).microbatch = microbatch;
+      add(about, shard, sum, at).op.instance = microbatch.value;
     }
-    row_.of(shard).microbatch = microbatch;
-    add(about, shard, sum, at).op.instance = microbatch.value;
+    if (once && last_[slot(ready)] == &ready) across(about, sum, at, {});
   }
 
   // One autograd node of torch holds all parameters, so nothing leaves before the whole backward
@@ -150,8 +155,7 @@ class Reducer {
     return part;
   }
 
-  // What the shard groups have summed, each by itself: torch reduces it across them as often as
-  // within (FSDP2 foreach_reduce: reduce_scatter, then all_reduce of its output).
+  // What the shard groups have summed, each by itself.
   void across(BucketId about, ValueId summed, std::int32_t at, Microbatch microbatch) {
     if (!row_.s.group(GroupKind::Replicate)) return;
     DraftOp& made = row_.collective(OpKind::AllReduce, GroupKind::Replicate, Stream::Dp, about, at);
@@ -178,6 +182,10 @@ class Reducer {
     return sum;
   }
 
+  static std::size_t slot(const ReadyGradient& ready) {
+    return ready.about.index() * 2 + static_cast<std::size_t>(ready.use);
+  }
+
   DraftOp& add(BucketId about, ValueId what, ValueId to, std::int32_t at) {
     DraftOp& made = row_.add({.kind = OpKind::Add, .stream = Stream::Dp, .bucket = about},
                              row_.draft.estimates.other, at);
@@ -188,7 +196,8 @@ class Reducer {
   }
 
   RowDraft& row_;
-  std::vector<ValueId> reduced_;  // by bucket * 2 + use
+  std::vector<ValueId> reduced_;            // by bucket * 2 + use
+  std::vector<const ReadyGradient*> last_;  // likewise: of the step
   bool aligned_, through_root_;
 };
 

@@ -47,6 +47,7 @@ std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placem
   add(GroupKind::Context, plan.context_parallel);
   if (plan.shard_group == 0) {
     add(GroupKind::Data, plan.replicas());
+    add(GroupKind::Shard, plan.secondary_shard_group);
   } else {
     add(GroupKind::Shard, plan.shards());
     add(GroupKind::Replicate, plan.replicas() / plan.shards());

@@ -27,7 +27,7 @@ Mesh::Mesh(const Plan& plan) {
     in_position *= size_[at(axis)];
   }
   folded_size_ = {plan.expert_tensor_parallel, plan.expert_parallel, plan.expert_replicas()};
-  shards_ = plan.shards();
+  shards_ = plan.secondary_shard_group > 0 ? plan.secondary_shard_group : plan.shards();
 }
 
 std::int32_t Mesh::ranks() const {

@@ -40,6 +40,8 @@ std::string plan_line(const Plan& plan) {
   if (plan.pipeline_parallel > 1) add(plan.schedule);
   if (plan.zero_stage > 0) add("ZeRO-" + std::to_string(plan.zero_stage));
   if (plan.shard_group > 0) text += sized(" over", plan.shard_group);
+  if (plan.secondary_shard_group > 0) text += sized(" + hpZ", plan.secondary_shard_group);
+  if (plan.quantized_gather == 8) text += " in 8 bit";
   if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
   if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
   if (plan.offload.any()) add("offload " + offload_text(plan.offload));

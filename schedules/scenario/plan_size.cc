@@ -106,6 +106,7 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
     per_microbatch += 2 * segments;
   }
   if (plan.offload.activations) per_microbatch += 4 * segments;
+  if (plan.offload.parameters) per_microbatch += 6 * segments;  // parts with a FETCH each
   const double m = static_cast<double>(plan.global_batch) /
                    (static_cast<double>(plan.data_parallel) * plan.micro_batch);
   return m * per_microbatch * plan.sequence_slices;

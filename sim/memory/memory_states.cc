@@ -88,8 +88,8 @@ HeldElements held_elements(const MemoryProfile& profile, const Plan& plan, std::
                            std::int64_t of_experts) {
   const std::int64_t shard = Shards(plan).shard(elements, of_experts);
   HeldElements held{.updated = updated_elements(plan, elements, of_experts)};
-  if (plan.holds_shards()) {
-    held.parameters = shard;
+  if (plan.holds_shards() || plan.offload.parameters) {
+    held.parameters = plan.offload.parameters ? 0 : shard;
     return held;
   }
   held.parameters = elements;
@@ -108,9 +108,9 @@ std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>
   const auto held = [&](std::int32_t from_stage) {
     return plan.zero_stage >= from_stage ? divide_up(elements, replicas) : elements;
   };
-  const bool on_device = !plan.offload.optimizer;
-  return held(3) * plan.precision.parameters + held(2) * plan.precision.gradients +
-         (on_device ? state_bytes(plan, held(1)) : 0);
+  return (plan.offload.parameters ? 0 : held(3) * plan.precision.parameters) +
+         held(2) * plan.precision.gradients +
+         (plan.offload.optimizer ? 0 : state_bytes(plan, held(1)));
 }
 
 std::int64_t parameters_of(const std::vector<UnitTensors>& units) {

@@ -10,6 +10,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
+#include "schedules/scenario/zero/shard_groups.h"
 #include "sim/formulas/closed_form.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"
@@ -18,14 +19,24 @@
 namespace rehearse::sim {
 namespace {
 
-// What is there all the time from the second step on, without what is gathered.
+// A second copy of the shards: whole where the first backward begins, unless it is dropped behind
+// every backward.
+std::int64_t secondary_bytes(const Plan& plan, std::int64_t parameters) {
+  if (plan.secondary_shard_group == 0 || !keeps_secondary_shards(plan)) return 0;
+  if (plan.pipeline_parallel > 1) return 0;  // backwards begin before all stages have gathered
+  const std::int64_t element = plan.precision.compute == ComputeType::Fp32 ? 4 : 2;
+  return element * parameters / plan.secondary_shard_group;
+}
+
+// What is there all the time from the second step on, or whenever a backward begins, without what
+// is gathered.
 std::int64_t resident_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters,
                             std::int64_t of_experts) {
   const Precision& bytes = plan.precision;
   const HeldElements held = held_elements(profile, plan, parameters, of_experts);
   const std::int64_t state = plan.offload.optimizer ? 0 : state_bytes(plan, held.updated);
   return held.parameters * bytes.parameters + (held.gradients + held.buckets) * bytes.gradients +
-         state;
+         state + secondary_bytes(plan, parameters);
 }
 
 // What lies gathered beside the shards at the loss, where one stage holds all units and drops none

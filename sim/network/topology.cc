@@ -63,8 +63,8 @@ void Network::leave_out_replicas(const Plan& plan) {
   std::int64_t period = after(blocks, whole_.stride(Axis::Data));
   period = std::lcm(period, after(std::int64_t{experts.tensor} * experts.expert,
                                   whole_.stride_in_position(Axis::Data)));
-  if (plan.shard_group > 0) {
-    period = std::lcm(period, after(plan.shard_group, whole_.size(Axis::Context)));
+  if (whole_.shards() < plan.replicas()) {
+    period = std::lcm(period, after(whole_.shards(), whole_.size(Axis::Context)));
   }
   const std::int64_t replicas = whole_.size(Axis::Data), more = replicas / period - kPeriodsKept;
   if (more <= 0) return;

@@ -10,6 +10,7 @@
 #include "schedules/passes/lower.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/ranks/unfold.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/engine/event_engine.h"
@@ -198,10 +199,11 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
                        "server (plan.data_parallel_algorithm)",
                    .unsupported = true};
     }
-    if (plan.shard_group > 0) {
-      return Error{.message =
-                       "variation: replicas that differ are not priced with shard groups "
-                       "(plan.shard_group)",
+    for (const auto group : {&Plan::shard_group, &Plan::secondary_shard_group}) {
+      if (plan.*group == 0) continue;
+      return Error{.message = fmt::format("variation: replicas that differ are not priced with "
+                                          "shard groups (plan.{})",
+                                          path_of(group)),
                    .unsupported = true};
     }
     if (const Result<> varied = vary(p, scenario.variation, engine); !varied) return varied.error();

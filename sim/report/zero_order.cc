@@ -55,6 +55,11 @@ Plan with_stage(Plan plan, std::int32_t stage) {
   // Shards of some runtimes have bytes of their own.
   if (plan.precision.name != "custom") plan.precision = precision_named(plan.precision.name, plan);
   if (stage == 0) plan.shard_group = 0;
+  if (stage < 3) {
+    plan.secondary_shard_group = 0;
+    plan.quantized_gather = 16;
+    plan.offload.parameters = false;
+  }
   return plan;
 }
 

@@ -115,7 +115,7 @@ bool check_gathers_of_buckets(const Facts& facts, Report& report) {
         });
       }
       const bool gather = value.kind == ValueKind::FullParameter && !value.persistent;
-      if (!gather || !value.bucket || operand.access == Access::Read) continue;
+      if (!gather || !value.bucket || operand.access != Access::Write) continue;
       any = true;
       std::int32_t& latest = alive[row.index() * s.buckets.size() + value.bucket.index()];
       if (latest >= 0 && s.values[static_cast<std::size_t>(latest)].last_use.value >= id) {

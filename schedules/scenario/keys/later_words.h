@@ -7,10 +7,11 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 5> kPlanLater{
-    "secondary_shard_group", "offload_to", "tensor_parallel_2d", "quantized_gather", "padding",
+inline constexpr std::array<std::string_view, 3> kPlanLater{
+    "offload_to",
+    "tensor_parallel_2d",
+    "padding",
 };
-inline constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
 
 }  // namespace rehearse::keys

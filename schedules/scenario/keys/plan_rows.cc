@@ -280,10 +280,31 @@ constexpr std::array kPlanRows{
             .splits = true},
     PlanRow{.key = size("shard_group",
                         "ZeRO shards over that many neighbouring replicas; left out: d c"),
-            .run = priced("null", "1", "shards over a part of the replicas are priced"),
             .field = &Plan::shard_group,
             .text = [](const Plan& p) { return nonzero(p.shard_group); },
             .idle = {{{any, unsharded, "nothing is sharded: zero_stage is 0"}}}},
+    PlanRow{.key = {.name = "secondary_shard_group",
+                    .types = kInteger,
+                    .min = 2,
+                    .max = kMaxRanks,
+                    .searchable = true,
+                    .about = "ZeRO-3 keeps a second copy of parameters in shards over that many "
+                             "neighbouring replicas, from which backwards gather (hpZ); left out: "
+                             "none"},
+            .field = &Plan::secondary_shard_group,
+            .text = [](const Plan& p) { return nonzero(p.secondary_shard_group); },
+            .idle = {{{any, [](const Plan& p) { return !p.gathers_twice() || p.shards() == 1; },
+                       "no parameters are gathered a second time"}}}},
+    PlanRow{.key = {.name = "quantized_gather",
+                    .types = kInteger,
+                    .min = 8,
+                    .max = 16,
+                    .searchable = true,
+                    .about = "bits of a value in ZeRO-3's gathers of parameters, 16 or 8"},
+            .field = &Plan::quantized_gather,
+            .idle = {{{[](const JsonValue& value) { return value.number == 8; },
+                       [](const Plan& p) { return !p.gathers_units() || p.shards() == 1; },
+                       "no parameters are gathered from shards"}}}},
     PlanRow{.key = choice("data_parallel_algorithm", kDataParallelNames,
                           "how replicas agree without ZeRO"),
             .field = &Plan::data_parallel_algorithm,
@@ -394,32 +415,31 @@ constexpr std::array kPlanRows{
             .idle = {{{attention_core_alone, keeps_no_scores,
                        "fused attention keeps no scores, and computes them again in any case"}}},
             .smaller = smaller_values::recomputations},
-    PlanRow{.key = {.name = "recompute_layers",
-                    .types = kInteger,
-                    .min = 1,
-                    .max = 65536,
-                    .searchable = true,
-                    .about = "layers of a chunk that are computed again, from its first; left out: "
-                             "all"},
-            .field = &Plan::recompute_layers,
-            .text =
-                [](const Plan& p) {
-                  return p.recompute_layers > 0 ? number(p.recompute_layers) : std::string();
-                },
-            .idle = {{{any, [](const Plan& p) { return !p.recompute.any(); },
-                       "nothing is computed again: recompute is none"}}}},
-    PlanRow{.key = {.name = "loss_chunks",
-                    .types = kInteger,
-                    .min = 1,
-                    .max = 65536,
-                    .searchable = true,
-                    .about = "the head and its loss go over a micro-batch's tokens in that many "
-                             "chunks"},
-            .field = &Plan::loss_chunks,
-            .text =
-                [](const Plan& p) {
-                  return p.loss_chunks > 1 ? number(p.loss_chunks) : std::string();
-                }},
+    PlanRow{
+        .key = {.name = "recompute_layers",
+                .types = kInteger,
+                .min = 1,
+                .max = 65536,
+                .searchable = true,
+                .about = "layers of a chunk that are computed again, from its first; left out: "
+                         "all"},
+        .field = &Plan::recompute_layers,
+        .text =
+            [](const Plan&
+                   p) { return p.recompute_layers > 0 ? number(p.recompute_layers) : std::string(); },
+        .idle = {{{any, [](const Plan& p) { return !p.recompute.any(); },
+                   "nothing is computed again: recompute is none"}}}},
+    PlanRow{
+        .key = {.name = "loss_chunks",
+                .types = kInteger,
+                .min = 1,
+                .max = 65536,
+                .searchable = true,
+                .about = "the head and its loss go over a micro-batch's tokens in that many "
+                         "chunks"},
+        .field = &Plan::loss_chunks,
+        .text = [](const Plan&
+                       p) { return p.loss_chunks > 1 ? number(p.loss_chunks) : std::string(); }},
     PlanRow{
         .key = {.name = "precision",
                 .types = kString | kObject,
@@ -474,7 +494,12 @@ constexpr std::array kPlanRows{
                     .searchable = true,
                     .about = "the vocabulary is padded to a multiple of it times t"},
             .field = &Plan::pad_vocabulary_to},
-    PlanRow{.key = choice("offload", kOffloadNames, "what lies in host memory", kOffloadLater),
+    PlanRow{.key = {.name = "offload",
+                    .types = kString,
+                    .choices = kOffloadWords,
+                    .parts = kOffloadParts,
+                    .searchable = true,
+                    .about = "what lies in host memory; a list of several is one value"},
             .field = &Plan::offload,
             .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},

@@ -47,8 +47,9 @@ Values recomputations(const Plan& plan) {
 
 Values offloads(const Plan& plan) {
   Values values{offload_json(plan.offload)};
-  for (const std::string_view other : kOffloadNames) {
-    if (json_quoted(other) != values.front()) values.push_back(json_quoted(other));
+  for (const Offload other :
+       {Offload{}, Offload{.optimizer = true}, Offload{.activations = true}}) {
+    if (other != plan.offload) values.push_back(offload_json(other));
   }
   return values;
 }

@@ -11,6 +11,7 @@ struct GivenKeys;
 
 void read_tensor_parallel(const GivenKeys& keys, Plan& plan);
 void read_mesh(const GivenKeys& keys, Plan& plan);
+void read_shard_group(const GivenKeys& keys, Plan& plan);
 void read_schedule(const GivenKeys& keys, Plan& plan);
 void read_batches(const GivenKeys& keys, Plan& plan);
 void read_stage_layers(const GivenKeys& keys, Plan& plan);
@@ -21,5 +22,7 @@ void read_attention(const GivenKeys& keys, Plan& plan);
 void read_recipe(const GivenKeys& keys, Plan& plan);
 void read_overlap(const GivenKeys& keys, Plan& plan);
 void read_rank_order(const GivenKeys& keys, Plan& plan);
+void read_secondary_shards(const GivenKeys& keys, Plan& plan);
+void read_quantized_gather(const GivenKeys& keys, Plan& plan);
 
 }  // namespace rehearse

@@ -32,6 +32,9 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
 void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
   if (const JsonValue* value = keys.given(&Plan::offload)) plan.offload = offload_of(*value);
+  if (const std::string why = unfit_offload(plan); !why.empty()) {
+    return keys.fail(&Plan::offload, why);
+  }
   if (plan.offload.activations && plan.sequence_slices > 1) {
     return keys.fail(
         &Plan::offload,

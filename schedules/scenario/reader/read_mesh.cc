@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of the mesh, over whom ZeRO shards, and how ranks are numbered.
+// The sizes of the mesh, and how ranks are numbered.
 #include <algorithm>
 #include <array>
 
@@ -13,23 +13,6 @@ namespace rehearse {
 namespace {
 
 constexpr std::int64_t kMaxRanks = 1 << 20;
-
-// All replicas share one copy's shards unless the plan says a part of them does.
-void read_shard_group(const GivenKeys& keys, Plan& plan) {
-  if (keys.given(&Plan::shard_group) == nullptr) return;
-  const std::int32_t shards = keys.size(&Plan::shard_group, 0);
-  if (plan.replicas() % shards != 0) {
-    return keys.fail(&Plan::shard_group, number(shards) +
-                                             " does not divide data x context parallel = " +
-                                             product({plan.data_parallel, plan.context_parallel}) +
-                                             " = " + number(plan.replicas()));
-  }
-  plan.shard_group = plan.zero_stage == 0 || shards == plan.replicas() ? 0 : shards;
-}
-
-}  // namespace
-
-namespace {
 
 // What t must divide of a model whose layers are alike but for experts.
 void read_tensor_parallel(const GivenKeys& keys, const Transformer& model, std::int64_t t) {
@@ -141,7 +124,6 @@ void read_mesh(const GivenKeys& keys, Plan& plan) {
       meet_needs(keys, variant(*model, i), plan);
     }
   }
-  read_shard_group(keys, plan);
 }
 
 // Axes that the order leaves out must have size 1 and come last.

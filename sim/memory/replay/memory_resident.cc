@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/zero/quantized_gather.h"
+#include "schedules/scenario/zero/shard_groups.h"
 
 namespace rehearse::sim {
 namespace {
@@ -32,7 +34,7 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
       ledger_(ledger),
       shards_(plan),
       backwards_per_step_(backwards),
-      gathers_(plan.holds_shards()),
+      gathers_(plan.holds_shards() || plan.offload.parameters),
       whole_step_(plan.keeps_gathered()),
       has_root_(plan.pipeline_parallel == 1 || whole_step_),
       optimizer_list_(profile.optimizer_list.holds(flags) && row_of(plan.optimizer).counted > 1) {
@@ -48,6 +50,7 @@ void ResidentState::build() {
   const bool contiguous = plan_.zero_stage >= profile_.contiguous_parameters_from && !gathers_;
   std::vector<Handle> initial;
   for (const UnitTensors& unit : units_) {
+    if (plan_.offload.parameters) break;  // in host memory
     for (std::size_t i = 0; i < unit.elements.size(); ++i) {
       const std::int64_t elements = unit.elements[i];
       const std::int64_t held =
@@ -124,6 +127,7 @@ void ResidentState::optimizer_step(bool first) {
   if (role_ == ReplicaRole::Other) return;
   ledger_.free(gather_buffer_);
   ledger_.free(reduce_buffer_);
+  for (Unit& unit : unit_) ledger_.free(unit.copy);
   if (profile_.fp32_gradients_at_step && plan_.precision.gradients < 4) {
     for (const std::int64_t elements : owned()) {
       step_gradients_.push_back(ledger_.allocate(4 * elements, MemoryPart::Optimizer));
@@ -142,6 +146,7 @@ void ResidentState::optimizer_step(bool first) {
 void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
   if (!gathers_) return;
   finish_gather(unit);
+  if (keeps_secondary_shards(plan_)) keep_copy(unit);
   const bool ahead = plan_.overlap_parameter_gather && plan_.prefetch > 0;
   if (next >= 0 && ahead && !by_tensor()) start_gather(static_cast<std::size_t>(next));
 }
@@ -149,11 +154,23 @@ void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
 void ResidentState::leave_forward(std::size_t unit) {
   const bool comes_back = has_root_ && (is_root(unit) || unit == last_layer_);
   const bool whole_unit = plan_.gathers_twice() && !comes_back;
-  if (gathers_ && (whole_unit || by_tensor())) ledger_.free(unit_[unit].gathered);
+  if (!gathers_ || !(whole_unit || by_tensor())) return;
+  if (!keeps_secondary_shards(plan_)) keep_copy(unit);
+  ledger_.free(unit_[unit].gathered);
+}
+
+// Tensor by tensor, once until it is dropped.
+void ResidentState::keep_copy(std::size_t u) {
+  if (plan_.secondary_shard_group == 0 || !unit_[u].copy.empty()) return;
+  for (const std::int64_t elements : units_[u].elements) {
+    unit_[u].copy.push_back(ledger_.allocate(
+        element() * divide_up(elements, plan_.secondary_shard_group), MemoryPart::Parameters));
+  }
 }
 
 void ResidentState::leave_backward(std::size_t u) {
   ++backwards_[u];
+  if (!keeps_secondary_shards(plan_)) ledger_.free(unit_[u].copy);
   if (role_ == ReplicaRole::Other ||
       (role_ == ReplicaRole::Root && !profile_.contiguous_gradients)) {
     for (const std::int64_t elements : units_[u].elements) {
@@ -208,9 +225,18 @@ void ResidentState::skip_backwards(std::int32_t count) {
 
 void ResidentState::start_gather(std::size_t u) {
   Unit& unit = unit_[u];
-  if (!unit.gathered.empty() || unit.in_flight >= 0) return;
+  if (!unit.gathered.empty() || unit.in_flight >= 0 || !plan_.holds_shards()) return;
   const std::int64_t padded = shards_.padded(units_[u].total, units_[u].experts);
   unit.in_flight = ledger_.allocate(element() * padded, MemoryPart::Buffers, kGatherStream);
+  if (quantizes_gathers(plan_)) {
+    unit.quantized = ledger_.allocate(padded, MemoryPart::Buffers, kGatherStream);
+  }
+  if (!plan_.offload.parameters) return;
+  // What has come from the host goes into the buffer of the gather.
+  Handle shard = ledger_.allocate(
+      plan_.precision.parameters * shards_.shard(units_[u].total, units_[u].experts),
+      MemoryPart::Buffers, kGatherStream);
+  ledger_.free(shard);
 }
 
 // DeepSpeed fetches a module's parameters as it is reached and drops them behind it: at a time
@@ -253,6 +279,7 @@ void ResidentState::finish_gather(std::size_t u) {
   for (const std::int64_t elements : units_[u].elements) {
     unit.gathered.push_back(ledger_.allocate(element() * elements, MemoryPart::Buffers));
   }
+  ledger_.free(unit.quantized);
   ledger_.free(gather_buffer_);  // held until the next copy-out
   std::swap(gather_buffer_, unit.in_flight);
 }

@@ -42,7 +42,9 @@ class ResidentState {
   struct Unit {
     std::vector<Handle> gathered, unsharded, shard;
     std::vector<Handle> own;      // gradients of a micro-batch that goes through one GPU
+    std::vector<Handle> copy;     // this rank's part of the second copy
     Handle in_flight = kNoBlock;  // buffer of the gather under way
+    Handle quantized = kNoBlock;  // the same in 8 bit
   };
 
   std::int64_t element() const { return plan_.precision.compute == ComputeType::Fp32 ? 4 : 2; }
@@ -51,6 +53,7 @@ class ResidentState {
   void keep_gradients(std::size_t unit);
   void gather_tensors(std::size_t unit);
   void reduce_tensors(std::size_t unit);
+  void keep_copy(std::size_t unit);
   void start_gather(std::size_t unit);
   void finish_gather(std::size_t unit);
   void sum_unsharded(std::size_t unit, std::vector<Handle>& gradients);

@@ -10,6 +10,7 @@
 #include "schedules/body/loss_body.h"
 #include "schedules/ir/loss_op.h"
 #include "schedules/ir/payload.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/transfer_cost.h"
@@ -244,6 +245,15 @@ class Pricer {
     } else {
       cost = collective_cost(kind, payload, shape, network_);
     }
+    if (op.kind == OpKind::Unshard && quantizes_gathers(plan_)) {
+      const std::int64_t whole = s_.buckets[op.bucket.index()].padded;
+      lengthen(cost, compute_.elementwise({bytes_of(current_, 0) + whole / shape.ranks}) +
+                         compute_.elementwise({whole + bytes_of(current_, 1)}));
+    }
+    // What is gathered leaves a part in a second copy.
+    if (const std::int64_t copy = copied_bytes(current_); copy > 0) {
+      lengthen(cost, compute_.elementwise({2 * copy}));
+    }
     std::vector<Traffic> traffic{{.group = s_.group_of(op).kind,
                                   .kind = sent,
                                   .ranks = shape.ranks,
@@ -273,12 +283,26 @@ class Pricer {
   // parameter beside the collective.
   CollectiveCost whole_fp32_sum(Bytes sum, const GroupShape& shape) const {
     CollectiveCost cost = collective_cost(OpKind::AllReduce, sum, shape, network_);
+    lengthen(cost, compute_.elementwise({6 * sum.value}));
+    return cost;
+  }
+  // By what runs beside the links, of which the whole then asks for less on the average.
+  static void lengthen(CollectiveCost& cost, Nanoseconds more) {
     const Nanoseconds wire = cost.time;
-    cost.time += compute_.elementwise({6 * sum.value});
+    cost.time += more;
     for (Demand& demand : cost.demands) {
       demand.share *= static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
     }
-    return cost;
+  }
+  // What a gather keeps in a second copy of shards.
+  std::int64_t copied_bytes(OpId gather) const {
+    std::int64_t bytes = 0;
+    for (const Operand& operand : s_.operands_of(gather)) {
+      const Value& value = s_.values[operand.value.index()];
+      const bool kept = value.kind == ValueKind::ParameterShard && operand.access == Access::Write;
+      bytes += kept ? value.bytes.value : 0;
+    }
+    return bytes;
   }
 
   std::int64_t updated_elements(const Bucket& bucket) const {
@@ -289,9 +313,10 @@ class Pricer {
     return std::min(plan_.gpus(), network_.cluster().gpus_per_node);
   }
 
-  std::int64_t summed_bytes(OpId add) const {
-    return s_.values[s_.operands_of(add)[0].value.index()].bytes.value;
+  std::int64_t bytes_of(OpId op, std::size_t operand) const {
+    return s_.values[s_.operands_of(op)[operand].value.index()].bytes.value;
   }
+  std::int64_t summed_bytes(OpId add) const { return bytes_of(add, 0); }
 
   std::int32_t local(const Op& op) {
     Nanoseconds time{};
@@ -386,6 +411,7 @@ class Pricer {
         key[2] = op.group.value;
         key[3] = payload_of(s_, id).bytes();
         key[4] = static_cast<std::int64_t>(op.stream);
+        key[5] = copied_bytes(id);
         break;
       default:
         if (is_loss(op)) break;

@@ -18,6 +18,8 @@
 #include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
+#include "schedules/scenario/zero/quantized_gather.h"
+#include "schedules/scenario/zero/shard_groups.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
 #include "sim/memory/memory_states.h"
@@ -57,9 +59,12 @@ struct Load {
   std::int32_t positions = 1;
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
+  double across = 0, unit_across = 0;  // [ns] what groups of shards sum between them, likewise
+  double unit_again = 0;               // [ns] of its gather where it has been gathered before
   std::int32_t buckets = 1;
   std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
   double again = 1;       // share of its layers that are computed again, where any are
+  double unit_fetch = 0;  // [ns] that a layer's parameters take from the host
 };
 
 // What layers take of which a share is computed again.
@@ -105,13 +110,15 @@ class MeshEstimator {
     Network network;
     std::vector<Hop> hops;
     GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
+    GroupShape secondary;       // that share a second copy; empty links: there is none
   };
   struct Kind {
     std::int32_t number = -1;
     const Placed* placed = nullptr;  // null: nothing was estimated yet
     CollectiveTimes collectives;
     std::map<std::tuple<std::int32_t, Recompute, std::int32_t>, Template> templates;
-    std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
+    std::map<std::int64_t, std::array<double, 4>>
+        traffic;  // by elements: reduce, scatter, gather, across
     std::vector<std::int32_t> micro_batches;
     std::vector<Recompute> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -136,8 +143,9 @@ class MeshEstimator {
 
   void place(Kind& kind, const Plan& plan) {
     if (kind.placed != nullptr) return;
-    std::unique_ptr<Placed>& placed = placed_[{plan.rank_order, plan.expert_parallel,
-                                               plan.expert_tensor_parallel, plan.shards()}];
+    std::unique_ptr<Placed>& placed =
+        placed_[{plan.rank_order, plan.expert_parallel, plan.expert_tensor_parallel, plan.shards(),
+                 plan.secondary_shard_group}];
     if (!placed) placed = placed_as(plan);
     kind.placed = placed.get();
     kind.collectives = body_collectives(placed->network, Layout(model_, plan));
@@ -156,8 +164,13 @@ class MeshEstimator {
           RankClass{0},
           GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
     };
-    placed->shards = among(ReplicaPart::Neighbours);
-    placed->across = among(ReplicaPart::Across);
+    if (plan.secondary_shard_group > 0) {
+      placed->shards = among(ReplicaPart::All);
+      placed->secondary = among(ReplicaPart::Neighbours);
+    } else {
+      placed->shards = among(ReplicaPart::Neighbours);
+      placed->across = among(ReplicaPart::Across);
+    }
     for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
       if (plan.pipeline_parallel == 1) break;
       placed->hops.push_back({network.path(RankClass{to - 1}, RankClass{to}),
@@ -304,8 +317,8 @@ class MeshEstimator {
   }
 
   // Collectives over the replicas of `elements` parameters: all-reduce of gradients, its
-  // reduce-scatter, and the gather of parameters [ns].
-  const std::array<double, 3>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
+  // reduce-scatter, the gather of parameters, and the all-reduce across groups of shards [ns].
+  const std::array<double, 4>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
     const auto [at, fresh] = kind.traffic.try_emplace(elements);
     if (!fresh) return at->second;
     const std::int64_t element = Layout(model_, plan).shape.element;
@@ -328,16 +341,35 @@ class MeshEstimator {
     };
     const auto returned = [&] {
       if (!plan.updates_by_broadcast()) {
-        return cost(OpKind::AllGather, element * elements, kind.placed->shards);
+        return gathered(kind, plan, elements, kind.placed->shards);
       }
       const CollectiveCost broadcasts =  // every rank owns a tensor
           tensor_broadcasts_cost({element * elements}, kind.placed->shards.ranks,
                                  kind.placed->shards, kind.placed->network);
       return static_cast<double>(broadcasts.time.value);
     };
-    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced() + across,
-                  returned()};
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards), reduced(), returned(),
+                  across};
     return at->second;
+  }
+
+  // Parameters out of shards over the group [ns].
+  double gathered(const Kind& kind, const Plan& plan, std::int64_t elements,
+                  const GroupShape& over) const {
+    const Network& network = kind.placed->network;
+    const std::int64_t element = Layout(model_, plan).shape.element, ranks = over.ranks;
+    const auto time = [&](std::int64_t bytes) {
+      return static_cast<double>(
+          collective_cost(OpKind::AllGather, {bytes}, over, network).time.value);
+    };
+    if (!plan.gathers_units() || !quantizes_gathers(plan)) return time(element * elements);
+    // Quantized by each rank, dequantized by all; kernels that memory bounds.
+    const double moved =
+        static_cast<double>(elements) *
+        (static_cast<double>(plan.precision.parameters + 1) / static_cast<double>(ranks) + 1 +
+         static_cast<double>(element));
+    return time(ranks * quantized_bytes(plan, (elements / ranks + 63) / 64 * 64, 0)) +
+           1e9 * moved / setup_.cluster->gpu.memory_bandwidth.value;
   }
 
   std::vector<Load> loads_of(Kind& kind, const Plan& plan,
@@ -384,6 +416,11 @@ class MeshEstimator {
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
       if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
+      if (plan.offload.parameters) {
+        load.unit_fetch = 1e9 * plan.precision.parameters *
+                          static_cast<double>(tables.layer_parameters()) / plan.shards() /
+                          host_link();
+      }
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
       if (plan.has_parameter_server()) {
@@ -398,6 +435,7 @@ class MeshEstimator {
       const auto& whole = traffic(kind, plan, load.parameters);
       load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
       load.gather = plan.zero_stage >= 1 ? whole[2] : 0;
+      load.across = plan.zero_stage >= 1 ? whole[3] : 0;
       if (plan.bucket_bytes > 0) {
         load.buckets = static_cast<std::int32_t>(std::clamp<std::int64_t>(
             plan.precision.gradients * load.parameters / plan.bucket_bytes, 1, 1000));
@@ -405,7 +443,12 @@ class MeshEstimator {
       if (plan.gathers_each_microbatch()) {
         const auto& unit = traffic(kind, plan, tables.layer_parameters());
         load.unit_reduce = unit[1];
+        load.unit_across = unit[3];
         load.unit_gather = unit[2];
+        load.unit_again =
+            plan.secondary_shard_group > 0
+                ? gathered(kind, plan, tables.layer_parameters(), kind.placed->secondary)
+                : unit[2];
       }
     }
     return distinct;
@@ -480,28 +523,37 @@ class MeshEstimator {
         backward += costs.transfer * plan.virtual_stages;
       }
       double tail = load.update;
+      const bool once = sums_shards_once(plan) && plan.reduces_each_microbatch();
+      const double across = once ? 1 / m : 1;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
         const double units = layers_of(load) + 1;
-        const double again = plan.gathers_twice() ? load.unit_gather : 0;
-        forward = pace(load.unit_gather * units, forward, costs.slowdown);
-        backward = pace((again + load.unit_reduce) * units, backward, costs.slowdown);
-        tail += load.unit_gather + load.unit_reduce;
+        const double again = plan.gathers_twice() ? load.unit_again : 0;
+        // Of a copy that outlives its micro-batch later forwards gather too.
+        const double first = keeps_secondary_shards(plan) ? 1 / m : 1;
+        const double gather = load.unit_again + first * (load.unit_gather - load.unit_again);
+        forward = pace(gather * units, forward, costs.slowdown);
+        const double reduce = load.unit_reduce + across * load.unit_across;
+        backward = pace((again + reduce) * units, backward, costs.slowdown);
+        tail += load.unit_gather + reduce;
       } else if (plan.has_parameter_server()) {
         tail += m * (costs.through_root + load.gather + load.reduce);
       } else if (plan.replicas() > 1) {
         const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
-        const double least = load.reduce / load.buckets;
-        const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
+        const double reduce = load.reduce + across * load.across;
+        const double least = reduce / load.buckets;
+        const Hidden hidden = hide(reduce, backward, costs.slowdown);
         const double exposed = plan.overlap_gradient_reduce
                                    ? std::max(hidden.exposed, least) + hidden.contention
-                                   : load.reduce;
+                                   : reduce;
         tail += times_reduced * exposed;
         tail += plan.overlap_parameter_gather ? hide(load.gather, forward, 0).exposed : load.gather;
       }
+      forward = std::max(forward, load.unit_fetch * (layers_of(load) + 1));
+      backward = std::max(backward, load.unit_fetch * (layers_of(load) + 1));
       longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
     }
-    double host = 0;
-    if (plan.offload.optimizer) host = offload_time(plan, loads);
+    const double host =
+        plan.offload.optimizer || plan.offload.parameters ? offload_time(plan, loads) : 0;
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
   }
 
@@ -519,15 +571,16 @@ class MeshEstimator {
            std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
   }
 
-  // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
-  // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
+  // What the end of the step adds [ns]. Where the device updates: what it lacks comes and goes at
+  // once in both directions. Where the host does: gradients go there, and its update; parameters
+  // that do not stay there follow meanwhile.
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
     double owned = 0;
     for (const Load& load : loads) owned = std::max(owned, updated(plan, load));
     const Cluster& cluster = *setup_.cluster;
-    if (plan.streams_state()) {
-      return 1e9 * owned * static_cast<double>(state_bytes(plan, 1)) / host_link();
-    }
+    const double states = plan.offload.optimizer ? static_cast<double>(state_bytes(plan, 1)) : 0;
+    const double parameters = plan.offload.parameters ? plan.precision.parameters : 0;
+    if (!plan.updates_on_host()) return 1e9 * owned * (states + parameters) / host_link();
     const double host = setup_.tables.collectives.constants.host_update_rate *
                         std::max(1, cluster.host.sockets) /
                         std::min(plan.gpus(), cluster.gpus_per_node);
@@ -544,8 +597,10 @@ class MeshEstimator {
   MeshCandidates out_;
   std::vector<Candidate> refused_;
   std::vector<std::unique_ptr<Kind>> kinds_;
-  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards.
-  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t>;
+  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards, and those of
+  // a second copy.
+  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t,
+                             std::int32_t>;
   std::map<Placing, std::unique_ptr<Placed>> placed_;
   std::optional<double> update_;
 };

@@ -34,6 +34,9 @@ const Layout kLayouts[] = {
     {"pipeline_parallel=2", "tensor_parallel=2", "data_parallel=2", "schedule=1f1b",
      "zero_stage=1"},
     {"context_parallel=2", "data_parallel=2", "zero_stage=1"},
+    {"data_parallel=4", "zero_stage=1", "shard_group=2"},
+    {"context_parallel=2", "data_parallel=2", "zero_stage=3", "shard_group=2"},
+    {"data_parallel=2", "zero_stage=3", "offload=parameters"},
 };
 constexpr std::size_t kNumLayouts = std::size(kLayouts);
 
@@ -109,6 +112,7 @@ TEST_F(Layouts, AreWrittenByTwoProcessesAsByOne) {
   for (const Layout& layout :
        {Layout{"tensor_parallel=2"}, Layout{"pipeline_parallel=2", "schedule=1f1b"},
         Layout{"data_parallel=4", "zero_stage=3"},
+        Layout{"data_parallel=4", "zero_stage=3", "shard_group=2"},
         Layout{"tensor_parallel=2", "data_parallel=2", "zero_stage=1"}}) {
     Training whole(Family::Gpt2, layout);
     whole.train_to(1);

@@ -257,6 +257,18 @@ TEST(PlanZero, ShardsOverAPartOfTheReplicas) {
   EXPECT_EQ(error_of(eight + R"(, "shard_group": 3)"),
             "x.json:1: plan.shard_group: 3 does not divide data x context parallel = 4 x 2 = 8");
   EXPECT_EQ(plan(R"("shard_group": 4)").shard_group, 0);  // nothing is sharded, and a note says so
+  EXPECT_EQ(plan(eight + R"(, "secondary_shard_group": 2)").secondary_shard_group, 2);
+  EXPECT_EQ(plan(R"("zero_stage": 2, "secondary_shard_group": 2)").secondary_shard_group, 0);
+  EXPECT_EQ(error_of(eight + R"(, "secondary_shard_group": 3)"),
+            "x.json:1: plan.secondary_shard_group: 3 does not divide data x context parallel = 4 x "
+            "2 = 8");
+  EXPECT_EQ(plan(eight + R"(, "quantized_gather": 8)").quantized_gather, 8);
+  EXPECT_EQ(plan(R"("zero_stage": 1, "quantized_gather": 8)").quantized_gather, 16);
+  EXPECT_EQ(error_of(eight + R"(, "quantized_gather": 12)"),
+            "x.json:1: plan.quantized_gather: 12 is neither 16 nor 8");
+  EXPECT_EQ(error_of(eight + R"(, "shard_group": 4, "secondary_shard_group": 2)"),
+            "x.json:1: plan.secondary_shard_group: shards lie over 4 neighbours already "
+            "(shard_group): one of the two");
 }
 
 // One row per spelling: parameters + gradients + optimizer, and the type of the products.
@@ -486,6 +498,10 @@ TEST(PlanJson, ReadsBackAsTheSamePlan) {
        R"("pipeline_parallel": 4, "virtual_stages": 3, "micro_batch": 1, "global_batch": 16)",
        R"("pipeline_parallel": 2, "schedule": "zb_v", "micro_batch": 1, "global_batch": 16)",
        R"("zero_stage": 3, "prefetch": 2)", R"("zero_stage": 3, "shard_group": 4)",
+       R"("zero_stage": 3, "secondary_shard_group": 4)",
+       R"("zero_stage": 3, "quantized_gather": 8)",
+       R"("zero_stage": 3, "offload": ["optimizer", "activations"])",
+       R"("zero_stage": 3, "offload": ["optimizer", "parameters"])",
        R"("precision": {"parameters": 2, "gradients": 2, "optimizer": 12})",
        R"("tensor_parallel": 2, "sequence_parallel": true, "overlap": {"tensor_parallel": true}, "rank_order": "dp-tp")",
        R"("pipeline_parallel": 2, "schedule": "seq_1f1b", "micro_batch": 1, "global_batch": 8, "dropout": 0.25)"}) {

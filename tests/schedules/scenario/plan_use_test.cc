@@ -174,8 +174,7 @@ TEST(PlanUse, WhatIsNotBuiltYetSaysSo) {
 
 // The names of the second part of the interface, one by one: each is performed, priced or refused.
 TEST(PlanUse, EveryNameOfVersion02IsKnown) {
-  for (const char* key : {"secondary_shard_group", "offload_to", "tensor_parallel_2d",
-                          "quantized_gather", "padding"}) {
+  for (const char* key : {"offload_to", "tensor_parallel_2d", "padding"}) {
     expect_later(std::string("plan.") + key, 1);
   }
   for (const char* key : {"adapter", "trainable", "freeze", "train.loss_scale"}) {

@@ -218,6 +218,108 @@ TEST(Offload, DoesNotFitWhereTheHostIsTooSmall) {
   }
 }
 
+// Several at once: each moves what it moves alone, and the host holds all of it.
+TEST(Offload, OfSeveralMovesWhatEachMovesAlone) {
+  const auto moved = [](const Prediction& p) { return total(copies(p.schedule, OpKind::Offload)); };
+  const Prediction states = predicted(one(R"("offload": "optimizer")"));
+  const Prediction activations = predicted(one(R"("offload": "activations")"));
+  const Prediction both = predicted(one(R"("offload": ["optimizer", "activations"])"));
+  EXPECT_EQ(moved(both), moved(states) + moved(activations));
+  EXPECT_LT(both.memory.peak_allocated, states.memory.peak_allocated);
+  EXPECT_LT(both.memory.peak_allocated, activations.memory.peak_allocated);
+  EXPECT_GE(both.memory.host, moved(states));
+  EXPECT_TRUE(validate(both.schedule, {}).violations.empty());
+}
+
+constexpr const char* kEightShards = R"("data_parallel": 8, "global_batch": 32, "zero_stage": 3)";
+
+std::int64_t owned_elements(const Schedule& s, std::int32_t shards) {
+  std::int64_t owned = 0;
+  for (const Bucket& bucket : s.buckets) owned += bucket.padded / shards;
+  return owned;
+}
+
+// DeepSpeed: shards of 2 B a parameter rest on the host beside states of 12, come before every
+// gather, and are updated where they lie: nothing but gradients goes out, nothing else comes in.
+TEST(Offload, OfParametersBringsAShardBeforeEveryGather) {
+  const Prediction p =
+      predicted(std::string(kEightShards) +
+                R"(, "runtime": "generic", "offload": ["optimizer", "parameters"])");
+  const Schedule& s = p.schedule;
+  std::int64_t gathered = 0;
+  for (std::int32_t i = 0; i < s.num_ops(); ++i) {
+    if (s.ops[static_cast<std::size_t>(i)].kind != OpKind::Unshard) continue;
+    const Value& shard = s.values[s.operands_of({i})[0].value.index()];
+    EXPECT_EQ(shard.home, Home::Device);
+    gathered += shard.bytes.value;
+  }
+  EXPECT_EQ(total(copies(s, OpKind::Fetch)), gathered);
+  const std::int64_t owned = owned_elements(s, 8);
+  EXPECT_GE(p.memory.host, 14 * owned);
+  EXPECT_LE(p.memory.host, 18 * owned);  // and gradients of 4 on their way
+  EXPECT_EQ(p.memory.ranks[0].parts.parameters, 0);
+  EXPECT_EQ(p.memory.ranks[0].parts.optimizer, 0);
+  EXPECT_TRUE(validate(s, {}).violations.empty());
+  // Slower by what the link takes for the shards, where it is slow.
+  const Prediction slow =
+      predicted(std::string(kEightShards) +
+                    R"(, "runtime": "generic", "offload": ["optimizer", "parameters"])",
+                0.5);
+  EXPECT_GT(slow.step_s, static_cast<double>(gathered) / 0.5e9);
+}
+
+// One replica has nothing to gather: what a part reads comes whole, and no more than a few parts'
+// lie on the device.
+TEST(Offload, OfParametersOfOneReplicaBringsThemWhole) {
+  const std::string keys = R"("data_parallel": 1, "global_batch": 4, "zero_stage": 3, "runtime": )";
+  for (const std::string runtime : {R"("generic")", R"("rehearse")"}) {
+    const Prediction none = predicted(keys + runtime + R"(, "offload": "optimizer")");
+    const Prediction p = predicted(keys + runtime + R"(, "offload": ["optimizer", "parameters"])");
+    EXPECT_LT(p.memory.peak_allocated, none.memory.peak_allocated) << runtime;
+    std::int64_t whole = 0;
+    for (const Bucket& bucket : p.schedule.buckets) {
+      whole += p.plan.precision.parameters * bucket.padded;
+    }
+    EXPECT_GE(total(copies(p.schedule, OpKind::Fetch)), 2 * whole * 9 / 10) << runtime;
+    for (const Op& op : p.schedule.ops) EXPECT_NE(op.kind, OpKind::Unshard);
+    for (const Violation& bad : validate(p.schedule, {}).violations) ADD_FAILURE() << bad.message;
+  }
+}
+
+// Our executor updates on the device: the shard, its own master copy, comes and goes.
+TEST(Offload, OfParametersAloneBringsThemToTheirUpdate) {
+  const Prediction p =
+      predicted(std::string(kEightShards) + R"(, "runtime": "rehearse", "offload": "parameters")");
+  std::int64_t at_update = 0;
+  const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
+  for (const Copy& copy : out) {
+    const Operand back = p.schedule.operands_of(copy.id)[1];
+    EXPECT_TRUE(p.schedule.values[back.value.index()].persistent);
+    at_update += copy.bytes;
+  }
+  EXPECT_EQ(out.size(), p.schedule.buckets.size());
+  EXPECT_EQ(at_update, 4 * owned_elements(p.schedule, 8));
+  EXPECT_EQ(p.memory.host, 4 * owned_elements(p.schedule, 8));
+  EXPECT_TRUE(validate(p.schedule, {}).violations.empty());
+}
+
+TEST(Offload, IsRefusedWhereNothingCouldBeMeant) {
+  const auto error = [](const std::string& keys) {
+    const Result<Scenario> read = parse_scenario(
+        R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan": {)"
+        R"("micro_batch": 4, "data_parallel": 8, "global_batch": 32, )" +
+            keys + "}}",
+        "test.json", 1, {});
+    return read ? std::string() : read.error().message;
+  };
+  EXPECT_EQ(error(R"("zero_stage": 1, "offload": "parameters")"),
+            "test.json:1: plan.offload: parameters come from the host around their use where they "
+            "lie in shards: zero_stage 3");
+  EXPECT_EQ(error(R"("zero_stage": 3, "runtime": "fsdp", "offload": "parameters")"),
+            "test.json:1: plan.offload: shards that are the master copy are updated where they "
+            "lie: optimizer goes with parameters");
+}
+
 TEST(Offload, IsProvedByTheValidator) {
   Prediction p = predicted(one(R"("offload": "activations")"));
   Schedule& s = p.schedule;
