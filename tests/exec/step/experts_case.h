@@ -84,7 +84,7 @@ struct TinyRun {
 struct TinyOptions {
   int workers = 1;
   Json changed = Json::object();
-  std::function<Backend()> backend = make_cpu_backend;
+  std::function<Backend()> backend = [] { return make_cpu_backend(); };
 };
 inline TinyRun train_tiny(const std::string& name, const std::vector<std::string>& keys,
                           const TinyOptions& how = {}) {
