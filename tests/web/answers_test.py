@@ -25,7 +25,7 @@ QUESTIONS += [line.split() for line in """
     plan llama3-8b --gpus 16 --on h100 --json
     plan gpt2-774m --gpus 1 --on dgx1-v100-32gb --sequence-length 1024 --global-batch 8 --json
     plan llama3-70b --gpus 8 --on dgx-a100-80gb --json
-    plan mixtral-8x7b --gpus 64 --on dgx-h100 --json
+    plan mixtral-8x7b --gpus 64 --on dgx-h100 --set plan.tensor_parallel=1 --set plan.pipeline_parallel=4 --json
     plan llama3-8b --gpus 32 --on dgx-h100 --for torchtitan --json
     plan llama3-8b --gpus 16 --on dgx-h100 --for deepspeed --set plan.tensor_parallel=1 --json
     plan llama3-8b --gpus 8 --on dgx-h100
