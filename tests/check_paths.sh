@@ -7,7 +7,7 @@
 # Read are pages whole, and of sources what stands behind `//` or `#`. Made-up names of examples are
 # written in capitals (`NAME.cc`).
 cd "${1:-$(dirname "$0")/..}" || exit 2
-rooms='schedules|sim|exec|viz|cli|api|python|packaging|docs|scenarios|tests|bench'
+rooms='schedules|sim|exec|viz|cli|api|python|web|packaging|docs|scenarios|tests|bench'
 suffixes='cc|h|cu|cuh|inc|md|json|py|sh|svg|png'
 
 files() { find $(echo "$rooms" | tr '|' ' ') *.md run .ci -type f 2>/dev/null; }

@@ -28,7 +28,7 @@ SIDE_BAR = {
     "Start here": ["docs/course/README", "docs/course/[0-9]*", "docs/plan", "docs/cluster", "docs/support", "docs/import", "docs/emit", "docs/for-megatron-users",
                    "docs/glossary", "docs/install"],
     "Ask": ["docs/commands", "docs/report", "docs/scenario", "docs/models", "scenarios/README", "scenarios/models/README",
-            "docs/schedules", "docs/search", "docs/buy", "docs/explain", "docs/slow_step", "docs/doctor", "docs/agents", "docs/library", "docs/python", "docs/viewer"],
+            "docs/schedules", "docs/search", "docs/buy", "docs/explain", "docs/slow_step", "docs/doctor", "docs/agents", "docs/library", "docs/python", "docs/page", "docs/viewer"],
     "Run": ["docs/run", "docs/checkpoints", "docs/processes", "docs/launch", "docs/cuda", "docs/security"],
     "How it predicts": ["docs/simulator", "docs/cost_models", "docs/network", "docs/memory", "docs/attention", "docs/experts",
                         "docs/offload", "docs/steady_state", "docs/lowering", "docs/ir", "docs/own_groups", "docs/scalars", "docs/executor", "docs/accuracy",

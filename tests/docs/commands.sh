@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every command that README.md, docs/*.md, docs/course/*.md, scenarios/README.md (blocks without a
+# Runs every command that README.md, docs/*.md, docs/*/*.md, scenarios/README.md (blocks without a
 # language) and every --help print, in order, as a reader would from the project's root: each must exit 0, and
 # must leave nothing in the root that git does not ignore.
 # usage: commands.sh REHEARSE. Blocks of ```console are examples.sh's, which compares their outputs.
@@ -26,6 +26,7 @@ X
 # Run otherwise: what would take a minute or a display.
 instead() {
   case "$1" in
+    "./run rehearse "*) printf '%s' "${1#./run }" ;;  # as it was built
     *"rehearse calibrate"*) printf '%s' "${1//rehearse calibrate/rehearse calibrate --quick}" ;;
     *"rehearse view"*) printf '%s --svg view.svg' "$1" ;;
     *"llama3-70b.json --gpus 64 128 256 --cluster dgx-a100-80gb dgx-h100"*)  # six searches
@@ -47,7 +48,7 @@ printed() {  # every command, as FILE<tab>COMMAND
       if (sub(/\\$/, "", line)) { joined = line; next }
       sub(/ +# .*$/, "", line)
       if (line !~ /^rehearse: /) print FILENAME, line
-    }' README.md docs/*.md docs/course/*.md scenarios/README.md
+    }' README.md docs/*.md docs/*/*.md scenarios/README.md
   rehearse --help | sed -n '/^SUBCOMMANDS/I,$s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
     rehearse "$command" --help | awk -v OFS='\t' -v name="rehearse $command --help" '
       /^ *Example: / { sub(/^ *Example: /, ""); print name, $0; found = 1 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the examples of README.md, docs/*.md and docs/course/*.md and compares what they print.
+# Runs the examples of README.md, docs/*.md and docs/*/*.md and compares what they print.
 # usage: examples.sh REHEARSE [PAGE...]. An example is a ```console block: "$ rehearse ..." and its output.
 # A line "..." stands for any lines up to the next one that is written; the wall time is not compared.
 # "~12.3 ms" is a figure that was measured on some machine: any number stands for it, in any unit.
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 2
 set -u
 bin=$(cd "$(dirname "$1")" && pwd)
 shift
-[ $# -gt 0 ] || set -- README.md docs/*.md docs/course/*.md
+[ $# -gt 0 ] || set -- README.md docs/*.md docs/*/*.md
 export PATH="$bin:$PATH" COLUMNS=100
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # An empty Debian, the packages, an answer: `apt install ./rehearse_*.deb`, then `rehearse plan`; then the
-# modules' packages, which a run of two processes and a picture use. Usage: empty_root_test.sh BUILD
+# modules' packages, which a run of two processes uses, and those of librehearse, which its example is built with,
+# and of CUDA, where they were made. Usage: empty_root_test.sh BUILD
 cd "$(dirname "$0")/../.." || exit 2
 build=$1
 skip() { echo "SKIPPED: $*"; exit 77; }
@@ -42,8 +43,18 @@ if ls /packages/rehearse-gloo_*.deb; then
   rehearse run tiny-dp-4 --steps 2 --processes 2
 fi
 if ls /packages/rehearse-dev_*.deb; then
-  apt-get install -y --no-install-recommends /packages/rehearse-dev_*.deb
-  test -e /usr/include/rehearse.h
+  apt-get install -y --no-install-recommends /packages/rehearse-dev_*.deb g++ cmake make
+  cp -r /usr/share/doc/rehearse-dev/example /example
+  cmake -S /example -B /example/build
+  cmake --build /example/build
+  test "$(/example/build/fits 3d-8-gpus)" = fits
+  echo "== dev"
+fi
+if ls /packages/rehearse-cuda_*.deb; then
+  apt-get install -y --no-install-recommends /packages/rehearse-cuda_*.deb
+  test -e /usr/lib/rehearse/rehearse_cuda.so
+  if rehearse run tiny-dp-4 --steps 2 --device cuda; then exit 1; fi
+  echo "== cuda"
 fi
 apt-get purge -y rehearse
 if ls /usr/share/rehearse /usr/lib/rehearse; then exit 1; fi
@@ -55,7 +66,11 @@ mmdebstrap --mode=root --variant=apt "$suite" /dev/null http://deb.debian.org/de
 made=$?
 grep -q 'installing remaining packages\|installing essential packages' "$work/log" ||
   skip "an empty root cannot be made here: $(grep '^E:' "$work/log" | head -1)"
-for mark in installed planned alone removed; do
+marks=(installed planned alone removed)
+for part in dev cuda; do
+  if ls "$work/packages/rehearse-$part"_*.deb >/dev/null 2>&1; then marks+=($part); fi
+done
+for mark in "${marks[@]}"; do
   grep -q "^== $mark" "$work/log" || { echo "not $mark:"; tail -n 30 "$work/log"; exit 1; }
 done
 sed -n '/^== installed/,/^== planned/p' "$work/log" | grep -q 'step' || { echo "no answer"; exit 1; }
