@@ -7,6 +7,7 @@
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::sim {
 namespace {
@@ -28,7 +29,10 @@ constexpr KeySpec kFrameworkKeys[] = {text("name"),
                                       list("zero_stages", kInteger),
                                       list("pipeline_zero_stages", kInteger),
                                       flag("tensor_parallel"),
-                                      flag("context_parallel")};
+                                      flag("context_parallel"),
+                                      {.name = "pairs",
+                                       .types = kString,
+                                       .choices = kPairOverlapNames}};
 constexpr KeyTable kFramework{.title = "framework", .keys = kFrameworkKeys};
 constexpr KeySpec kFileKeys[] = {
     text("schema"),
@@ -49,10 +53,16 @@ bool Framework::runs(const std::string& schedule) const {
   return std::ranges::find(schedules, schedule) != schedules.end();
 }
 
+bool Framework::pairs_so(const std::string& schedule, PairOverlap overlap) const {
+  const ScheduleInfo* info = find_schedule(schedule);
+  return info == nullptr || info->pairing != Pairing::Always || overlap >= pairs;
+}
+
 bool Framework::launches(const Plan& plan) const {
   const std::vector<std::int32_t>& stages =
       plan.pipeline_parallel > 1 ? pipeline_zero_stages : zero_stages;
-  return (plan.pipeline_parallel == 1 || runs(plan.schedule)) &&
+  return (plan.pipeline_parallel == 1 ||
+          (runs(plan.schedule) && pairs_so(plan.schedule, plan.overlap_pair))) &&
          std::ranges::find(stages, plan.zero_stage) != stages.end() &&
          (plan.tensor_parallel == 1 || tensor_parallel) &&
          (plan.context_parallel == 1 || context_parallel);
@@ -73,6 +83,10 @@ Result<std::vector<Framework>> shipped_frameworks() {
                         .pipeline_zero_stages = integers(*item.given("pipeline_zero_stages")),
                         .tensor_parallel = item.given("tensor_parallel")->boolean,
                         .context_parallel = item.given("context_parallel")->boolean};
+    if (const JsonValue* pairs = item.given("pairs")) {
+      framework.pairs = static_cast<PairOverlap>(
+          std::ranges::find(kPairOverlapNames, pairs->text) - kPairOverlapNames.begin());
+    }
     for (const JsonValue& name : item.given("runtimes")->items) {
       framework.runtimes.push_back(name.text);
     }
