@@ -352,6 +352,13 @@ constexpr std::array kKeys{
               if (pairs && d.chance.percent(70)) return json_quoted("pair");
               return d.model.experts.shared_ffn_hidden > 0 ? json_quoted("shared") : "";
             }},
+    KeyDraw{"overlap.pair", 60,
+            [](Draw& d) {
+              if (d.schedule().pairing != Pairing::Always || d.p == 1) return std::string();
+              return d.said("overlap.expert_parallel") == "\"pair\""
+                         ? d.quoted({"full", "experts"})
+                         : d.quoted({"full", "experts", "none"});
+            }},
     KeyDraw{"precision", 100, precision_of},
     KeyDraw{"fp8_dispatch", 90,
             [](Draw& d) {
@@ -397,6 +404,12 @@ constexpr std::array kKeys{
                                                         : R"(["optimizer", "parameters"])");
               }
               return d.quoted({"optimizer", "activations"});
+            }},
+    KeyDraw{"offload_activations", 70,
+            [](Draw& d) {
+              if (d.said("offload") != "\"activations\"") return std::string();
+              return d.said("recompute") == "\"full\"" ? d.quoted({"all", "checkpoints", "chosen"})
+                                                       : d.quoted({"all", "chosen"});
             }},
     KeyDraw{"rank_order", 12, rank_order_of},
     KeyDraw{"bucket_bytes", 15,

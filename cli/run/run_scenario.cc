@@ -7,6 +7,7 @@
 #include "cli/open.h"
 #include "cli/run/run.h"
 #include "schedules/body/own/body_experts.h"
+#include "schedules/order/registry.h"
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/keys/plan_rows.h"
 
@@ -94,6 +95,14 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
   if (device.cuda() && planned.offload.parameters) {
     return Error{"plan." + path_of(&Plan::offload) +
                  ": parameters are not offloaded on a GPU yet (--device cpu)"};
+  }
+  if (device.cuda() && planned.overlap_pair == PairOverlap::Experts) {
+    const ScheduleInfo* info = find_schedule(planned.schedule);
+    if (info == nullptr || info->pairing == Pairing::Always) {
+      return Error{"plan." + path_of(&Plan::overlap_pair) +
+                   ": experts is not performed on a GPU: the halves of a pair have streams of "
+                   "their own there, or one (full, none)"};
+    }
   }
   if (scenario.plan.offload.any() && !device.cuda()) {
     scenario.warnings.emplace_back(

@@ -33,7 +33,7 @@ Progress OpTurns::run(CollectiveRequest* request) {
     asks_ = false;
     meets_ = now_;
     cursors_[now_].hands_on();
-    give_turn();
+    if (hides(wanted_.axis)) give_turn();
     return Progress::Collective;
   }
   return Progress::Done;

@@ -59,7 +59,8 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
         return OpCursor(runner, local_.device, local_.kernels, lane, rank.at,
                         loss_scale(local_.plan));
       };
-      queues_.emplace_back(static_cast<std::int32_t>(k), lane, OpTurns(cursor(), cursor()));
+      queues_.emplace_back(static_cast<std::int32_t>(k), lane,
+                           OpTurns(cursor(), cursor(), local_.plan.overlap_pair));
     }
     const std::int32_t first = s_.row_begin[rank.row.index()],
                        last = s_.row_begin[rank.row.index() + 1];
@@ -396,9 +397,9 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
   const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
   const Lane second = queue.lane.on(Track::Second);
   // The halves of a pair run side by side where one has something to wait for.
-  const bool beside = halves.size() > 1 && std::ranges::any_of(halves, [&](const ComputeOp& half) {
-                        return runner_.meets(half);
-                      });
+  const bool beside =
+      halves.size() > 1 && local_.plan.overlap_pair != PairOverlap::None &&
+      std::ranges::any_of(halves, [&](const ComputeOp& half) { return runner_.meets(half); });
   if (!queue.turns.started()) {
     for (const ComputeOp& half : halves) {
       for (const auto& [memory, bytes] : half.clear) local_.device.clear(queue.lane, memory, bytes);

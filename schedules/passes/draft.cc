@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schedules/body/leaving.h"
 #include "schedules/ranks/group_key.h"
 
 namespace rehearse {
@@ -79,6 +80,9 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
   s.slices = order.slices;
   s.placement = order.placement;
   s.segments = stage_segments(layout, order.placement.stages());
+  for (const std::vector<SegmentInfo>& segments : s.segments) {
+    draft.leaving.push_back(static_cast<std::int32_t>(layers_of(segments)));
+  }
   s.rows = make_rows(layout.plan, s.placement);
   s.groups = make_groups(s, order, layout);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);

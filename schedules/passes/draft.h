@@ -73,6 +73,8 @@ struct Draft {
   std::int64_t layer_forward = 0;  // what a layer's forward takes, estimated or priced [ns]
   std::vector<std::int64_t> kept{};
   BodyTable bodies;
+  // By stage: of so many layers what they keep leaves, where that is chosen.
+  std::vector<std::int32_t> leaving{};
   Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`
   // Buckets of a segment by [position][stage][segment]; stages not held there are empty.
   std::vector<std::vector<std::vector<SegmentBuckets>>> buckets_of;
@@ -180,6 +182,9 @@ void begin_columns(Draft& draft);
 void append(Draft& draft, OpId id);
 // Gives the ops of all rows, woven, what they take on a machine in place of the estimates.
 Result<> price_draft(Draft& draft, const PriceOps& price);
+// Of a draft in which everything leaves: of how many layers of each stage it does for nothing
+// (OffloadedActivations::Chosen).
+std::vector<std::int32_t> chosen_leaving(const Draft& draft);
 
 // Where transfers are grouped: which of them are one exchange. REQUIRES: all rows are woven.
 void group_transfers(Draft& draft);
@@ -199,9 +204,10 @@ struct Ordered {
   std::vector<OpId> drafted;           // and its place in Draft::program
 };
 Ordered order(Draft&& draft);
-// Estimated time that a value stays alive beyond its last use on a communication stream [ns].
+// Estimated time that a value stays alive beyond its last use on a communication stream [ns];
+// behind a copy to the host, where there is one, once more as long as the copy takes, too.
 struct Margins {
-  std::int64_t transfers = 0, reductions = 0;  // streams p2p and dp
+  std::int64_t transfers = 0, reductions = 0, copies = 0;  // streams p2p, dp and d2h
 };
 void plan_lifetimes(Schedule& schedule, const Margins& margins,
                     const std::vector<std::int64_t>& duration, bool arena);

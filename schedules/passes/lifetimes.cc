@@ -23,6 +23,7 @@ struct Use {
 // backward, so that the bucket of the one after that may take the memory.
 std::int64_t held(const Op& op, std::int64_t duration, const Margins& margins) {
   if (op.stream == Stream::P2p) return duration + margins.transfers;
+  if (op.stream == Stream::D2h && margins.copies > 0) return 2 * duration + margins.copies;
   if (op.stream != Stream::Dp || margins.reductions == 0) return duration;
   return std::min(duration, std::max<std::int64_t>(margins.reductions / 4, 1)) + margins.reductions;
 }

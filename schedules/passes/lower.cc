@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/body/leaving.h"
 #include "schedules/passes/row_draft.h"
 
 namespace rehearse {
@@ -86,13 +87,10 @@ void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
   shape.times.transfer = {e.transfer};
 }
 
-Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
-                             const LowerOptions& options) {
-  const Plan& plan = layout.plan;
-  if (plan.offload.activations && l0.slices > 1) {
-    return Error{"plan.offload: activations of a sequence in slices stay on the device"};
-  }
-  Draft draft = make_draft(l0, layout, options);
+namespace {
+
+// All rows' programs, priced where somebody can.
+Result<> draft_rows(Draft& draft, const LowerOptions& options) {
   make_buckets(draft);
   for (RankClass row{0}; row.index() < draft.schedule.rows.size(); ++row.value) {
     RowDraft program(draft, row);
@@ -108,13 +106,29 @@ Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
     weave(program);
   }
   group_transfers(draft);
-  if (options.price) {
-    if (const Result<> priced = price_draft(draft, options.price); !priced) return priced.error();
+  return options.price ? price_draft(draft, options.price) : Result<>{};
+}
+
+}  // namespace
+
+Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
+                             const LowerOptions& options) {
+  const Plan& plan = layout.plan;
+  if (plan.offload.activations && l0.slices > 1) {
+    return Error{"plan.offload: activations of a sequence in slices stay on the device"};
   }
+  Draft draft = make_draft(l0, layout, options);
+  if (chooses_leaving(plan)) {
+    Draft all = make_draft(l0, layout, options);
+    if (const Result<> priced = draft_rows(all, options); !priced) return priced.error();
+    draft.leaving = chosen_leaving(all);
+  }
+  if (const Result<> priced = draft_rows(draft, options); !priced) return priced.error();
   // Compute waits for reductions that are not overlapped: they need no margin.
   const std::int64_t margin = draft.layer_forward;
   const Margins margins{.transfers = margin,
-                        .reductions = plan.overlap_gradient_reduce ? margin : 0};
+                        .reductions = plan.overlap_gradient_reduce ? margin : 0,
+                        .copies = chooses_leaving(plan) ? margin : 0};
   Ordered ordered = order(std::move(draft));
   Schedule& lowered = ordered.schedule;
   if (lowered.rows.empty()) return Error{"the compute order cannot run: it waits for itself"};

@@ -2,7 +2,8 @@
 // What lies in host memory meanwhile, by plan.offload, and the copies that bring it there and back.
 //
 // Activations: what a part of a forward keeps goes to the host behind it and comes back `prefetch`
-// parts before its backward; where that follows so soon that nothing would be gained, it stays.
+// parts before its backward; where that follows so soon that nothing would be gained, it stays. Of
+// which parts, plan.offload_activations says (schedules/body/leaving.h).
 // Optimizer, where frameworks update on the host (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840):
 // a gradient goes there as soon as it is whole.
 //
@@ -10,6 +11,7 @@
 // backward reads the copy that a FETCH has brought back.
 #include <algorithm>
 
+#include "schedules/body/leaving.h"
 #include "schedules/passes/row_draft.h"
 
 namespace rehearse {
@@ -49,8 +51,26 @@ void send_and_fetch(RowDraft& row, std::size_t forward, std::size_t back,
   fetch.tie = row.last_op().value;  // in the order of their use
 }
 
+// Parts are segments where activations leave, but for those of pairs, which are whole stages: these
+// leave as their layers do.
+bool leaves_the_device(const RowDraft& row, const Part& part) {
+  const std::vector<SegmentInfo>& segments = row.s.segments[part.op.stage.index()];
+  const std::int32_t chosen = row.draft.leaving[part.op.stage.index()];
+  const std::size_t begin = row.begin_of(part), count = row.segments(part).size();
+  if (count == 1) return leaves(row.plan, segments, begin, chosen);
+  for (std::size_t i = begin; i < begin + count; ++i) {
+    if (segments[i].kind == SegmentKind::Layer && !leaves(row.plan, segments, i, chosen)) {
+      return false;
+    }
+  }
+  return true;
+}
+std::size_t ahead_of(const RowDraft& row, const Part& part) {
+  return static_cast<std::size_t>(fetched_ahead(row.plan, row.s.segments[part.op.stage.index()],
+                                                row.draft.leaving[part.op.stage.index()]));
+}
+
 void offload_activations(RowDraft& row) {
-  const auto ahead = static_cast<std::size_t>(row.plan.prefetch);
   std::vector<std::size_t> forward(row.alive_values.size());  // by the place of the part's slab
   std::vector<ValueId> device(row.values.size());
   for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
@@ -60,8 +80,13 @@ void offload_activations(RowDraft& row) {
                                                   row.alive_values.data());
       if (part.op.kind == OpKind::Forward) {
         forward[place] = i;
-      } else if (is_backward(part.op.kind) && i >= forward[place] + ahead + 2) {
-        send_and_fetch(row, forward[place], i - ahead, device);
+      } else if (is_backward(part.op.kind) && leaves_the_device(row, part)) {
+        const std::size_t ahead = ahead_of(row, part);
+        // Who leaves for nothing needs as long on the way out as on the way back.
+        const std::size_t out = chooses_leaving(row.plan) ? ahead : 0;
+        if (i >= forward[place] + out + ahead + 2) {
+          send_and_fetch(row, forward[place], i - ahead, device);
+        }
       }
     }
     for (Operand& operand : row.operands_of(row.compute_op(step))) {
@@ -110,6 +135,53 @@ ValueId add_twin(RowDraft& row, ValueId value, Home home) {
   made.persistent = false;
   row.values.push_back(made);
   return {static_cast<std::int32_t>(row.values.size()) - 1};
+}
+
+// By the first segment that an op of layers covers, what it takes at most. Of a pair nobody knows
+// the halves; of a split backward the first reads what comes back.
+std::vector<std::int32_t> chosen_leaving(const Draft& draft) {
+  struct Times {
+    std::int64_t forward = 0, backward = 0, input = 0, out = 0, in = 0;
+  };
+  std::vector<std::vector<Times>> of_stage;
+  for (const auto& segments : draft.schedule.segments) of_stage.emplace_back(segments.size());
+  for (const DraftOp& made : draft.ops) {
+    const Op& op = made.op;
+    if (!op.stage) continue;
+    const std::span segments{draft.schedule.segments[op.stage.index()]};
+    const auto begin = static_cast<std::size_t>(op.segment_begin);
+    const std::size_t end =
+        op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
+    Times& times = of_stage[op.stage.index()][begin];
+    std::int64_t* const which = op.kind == OpKind::Forward         ? &times.forward
+                                : op.kind == OpKind::Backward      ? &times.backward
+                                : op.kind == OpKind::InputGradient ? &times.input
+                                : op.kind == OpKind::Offload       ? &times.out
+                                : op.kind == OpKind::Fetch         ? &times.in
+                                                                   : nullptr;
+    const std::int64_t covered = layers_of(segments.subspan(begin, end - begin));
+    if (which == nullptr || covered == 0) continue;
+    const bool copy = which == &times.out || which == &times.in;
+    *which = std::max(*which, made.duration / (copy ? covered : 1));
+  }
+  std::vector<std::int32_t> leaving;
+  for (std::size_t s = 0; s < of_stage.size(); ++s) {
+    const std::vector<SegmentInfo>& segments = draft.schedule.segments[s];
+    const std::int64_t layers = layers_of(segments);
+    std::int64_t out = 0, in = 0;  // of the dearest layer
+    StageCopies stage;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const Times& times = of_stage[s][i];
+      stage.forward += times.forward;
+      stage.backward += times.input > 0 ? times.input : std::max(times.backward, times.forward);
+      out = std::max(out, times.out);
+      in = std::max(in, times.in);
+    }
+    stage.out = out * layers;
+    stage.in = in * layers;
+    leaving.push_back(leaves_for_nothing(layers, stage));
+  }
+  return leaving;
 }
 
 void offload(RowDraft& row) {

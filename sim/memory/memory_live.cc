@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "schedules/body/leaving.h"
 #include "schedules/body/sizes.h"
 #include "schedules/ir/stage_index.h"
 #include "sim/memory/memory_script.h"
@@ -76,8 +77,9 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
   for (std::size_t s = 0; s < segments.size(); ++s) {
     StageSegments stage;
     stage.meet(layout, static_cast<std::int32_t>(s), stages);
-    for (const SegmentInfo& segment : segments[s]) {
-      stage.add(of_segment(programs, layout, segment), /*unit=*/0);
+    for (std::size_t i = 0; i < segments[s].size(); ++i) {
+      stage.add(of_segment(programs, layout, segments[s][i]), /*unit=*/0,
+                leaves(plan, segments[s], i, /*chosen=*/0));
     }
     const bool inside =
         stage.incoming == handover && stage.outgoing == handover;  // alike where their parts are
@@ -88,7 +90,7 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
     }
     const auto pass = [&](auto run) {
       Counter count;
-      StageWalk<Counter> walk(count, stage, plan.offload.activations);
+      StageWalk<Counter> walk(count, stage);
       std::vector<std::int64_t> tensors(stage.slots);
       Passes passes;
       const auto take = [&](Pass& to, auto part) {

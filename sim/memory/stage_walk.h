@@ -28,7 +28,10 @@ struct StageSegments {
     const SegmentProgram* program = nullptr;
     std::size_t unit = 0;  // of the row
     std::size_t slot = 0;  // first slot
-    bool operator==(const Part& other) const { return program == other.program; }
+    bool leaves = false;   // what its forward keeps goes to the host
+    bool operator==(const Part& other) const {
+      return program == other.program && leaves == other.leaves;
+    }
   };
   std::vector<Part> parts;
   std::size_t slots = 0;
@@ -39,8 +42,8 @@ struct StageSegments {
     incoming = stage > 0 ? layout.handover_bytes(stage - 1) : 0;
     outgoing = stage + 1 < stages ? layout.handover_bytes(stage) : 0;
   }
-  void add(const SegmentProgram& program, std::size_t unit) {
-    parts.push_back({&program, unit, slots});
+  void add(const SegmentProgram& program, std::size_t unit, bool leaves) {
+    parts.push_back({&program, unit, slots, leaves});
     slots += static_cast<std::size_t>(program.slots);
   }
 };
@@ -50,11 +53,12 @@ class StageWalk {
  public:
   using Tensor = typename Memory::Tensor;
 
-  // `offloads`: what a part's forward keeps goes to the host
-  // while the next part runs, and comes back while the backward of the next part does.
-  StageWalk(Memory& memory, const StageSegments& stage, bool offloads)
-      : memory_(memory), stage_(stage), offloads_(offloads) {
-    if (offloads) on_host_.resize(stage.slots);
+  // What leaves goes to the host while the next part's forward runs, and comes back while its
+  // backward does.
+  StageWalk(Memory& memory, const StageSegments& stage) : memory_(memory), stage_(stage) {
+    if (std::ranges::any_of(stage.parts, &StageSegments::Part::leaves)) {
+      on_host_.resize(stage.slots);
+    }
   }
 
   void forward(Tensor* tensors) {
@@ -121,14 +125,14 @@ class StageWalk {
     }
   }
   void offload(std::size_t part, Tensor* tensors) {
-    if (!offloads_) return;
+    if (!stage_.parts[part].leaves) return;
     each_slot(part, [&](std::size_t s) {
       on_host_[s] = memory_.bytes(tensors[s]);
       memory_.drop(tensors[s]);
     });
   }
   void fetch(std::size_t part, Tensor* tensors) {
-    if (!offloads_) return;
+    if (!stage_.parts[part].leaves) return;
     each_slot(part, [&](std::size_t s) {
       if (on_host_[s] > 0) memory_.make(tensors[s], on_host_[s], true);
     });
@@ -146,7 +150,6 @@ class StageWalk {
 
   Memory& memory_;
   const StageSegments& stage_;
-  bool offloads_;
   std::vector<std::int64_t> on_host_;  // [B] per slot: what a forward moved there
 };
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "schedules/ir/payload.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -61,6 +63,21 @@ std::string host_update_remark(const Prediction& p, const Cluster& cluster) {
   return text;
 }
 
+// How many activations leave.
+std::string offload_remark(const Prediction& p) {
+  if (!p.plan.offload.activations) return {};
+  std::int64_t bytes = 0;
+  for (std::int32_t i = 0; i < p.schedule.num_ops(); ++i) {
+    const Op& op = p.schedule.ops[static_cast<std::size_t>(i)];
+    if (op.kind == OpKind::Offload && op.stage) bytes += payload_of(p.schedule, {i}).bytes();
+  }
+  const bool chosen = p.plan.offload_activations == OffloadedActivations::Chosen;
+  return fmt::format("plan.offload: of a micro-batch {:.3g} GB of activations leave{}",
+                     static_cast<double>(bytes) / 1e9 / p.plan.microbatches(),
+                     chosen ? " and come back for nothing"
+                            : "; offload_activations chosen finds how much does for nothing");
+}
+
 std::string milliseconds(double seconds) {
   return fmt::format("{:.4g} ms", 1e3 * seconds);
 }
@@ -92,7 +109,7 @@ std::vector<std::string> plan_remarks(const Prediction& prediction, const Scenar
   for (const std::string& text :
        {micro_batch_note(prediction, cluster.id) + prediction.micro_batch_note,
         parallel_residual_remark(prediction, scenario.model),
-        host_update_remark(prediction, cluster)}) {
+        host_update_remark(prediction, cluster), offload_remark(prediction)}) {
     if (!text.empty()) remarks.push_back(text);
   }
   return remarks;

@@ -37,7 +37,7 @@ const char* const kPaired = "overlap.expert_parallel=\"pair\"";
 
 void expect_as_the_cpu(const Keys& keys) {
   SCOPED_TRACE(testing::PrintToString(keys));
-  const TinyRun here = train(keys, make_cpu_backend);
+  const TinyRun here = train(keys, [] { return make_cpu_backend(); });
   cuda_double::shake(1, 40);
   const TinyRun there = train(keys);
   cuda_double::shake(0, 0);

@@ -79,6 +79,11 @@ bool one_replica(const Plan& plan) {
 bool no_tensor_parallel(const Plan& plan) {
   return plan.tensor_parallel == 1;
 }
+// Its order consists of pairs, or a file's may.
+bool has_pairs(const Plan& plan) {
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  return plan.pipeline_parallel > 1 && (info == nullptr || info->pairing == Pairing::Always);
+}
 bool one_position(const Plan& plan) {
   return plan.pipeline_parallel == 1;
 }
@@ -164,6 +169,18 @@ constexpr std::array kOverlapRows{
                              : json_quoted(name_of(p.overlap_expert_parallel));
                 },
             .of_experts = true},
+    PlanRow{.key = choice("pair", kPairOverlapNames,
+                          "pairs of dualpipe and dualpipev: side by side whole, the exchanges of "
+                          "experts alone, or nothing"),
+            .object = kOverlapKey,
+            .field = &Plan::overlap_pair,
+            .text = [](const Plan& p) -> std::string {
+              const bool said =
+                  find_schedule(p.schedule) != nullptr || p.overlap_pair != PairOverlap::Full;
+              return has_pairs(p) && said ? json_quoted(name_of(p.overlap_pair)) : "";
+            },
+            .idle = {{{any, [](const Plan& p) { return !has_pairs(p); },
+                       "the schedule has no pairs: dualpipe and dualpipev have"}}}},
     PlanRow{
         .key = flag("pipeline",
                     "transfers between stages run beside compute; false: compute waits for them"),
@@ -503,6 +520,17 @@ constexpr std::array kPlanRows{
             .field = &Plan::offload,
             .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},
+    PlanRow{
+        .key = choice("offload_activations", kOffloadedActivationsNames,
+                      "which activations leave with offload \"activations\": all that are kept, "
+                      "the inputs of recomputed layers, or of as many layers as leave and come "
+                      "back for nothing"),
+        .field = &Plan::offload_activations,
+        .text = [](const Plan& p) -> std::string {
+          return p.offload.activations ? json_quoted(name_of(p.offload_activations)) : "";
+        },
+        .idle = {{{any, [](const Plan& p) { return !p.offload.activations; },
+                   "no activations leave: offload is not activations"}}}},
     PlanRow{.key = {.name = "rank_order",
                     .types = kString,
                     .searchable = true,

@@ -53,6 +53,18 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
                      "data_parallel_algorithm parameter_server",
                      true);
   }
+  if (plan.offload.activations && plan.offload_activations == OffloadedActivations::Checkpoints &&
+      !plan.recompute.is_full()) {
+    return keys.fail(&Plan::offload_activations,
+                     "checkpoints: no layer is computed again from its input: " +
+                         std::string(key_of(&Plan::recompute)) + " is not full");
+  }
+  if (plan.offload.activations && plan.offload_activations == OffloadedActivations::Chosen &&
+      !plan.runtime.performer().keeps_slabs) {
+    return keys.fail(&Plan::offload_activations,
+                     "chosen is of runtime rehearse, whose allocator is planned; of " +
+                         plan.runtime.name + " all, checkpoints");
+  }
   plan.pad_vocabulary_to = keys.integer(&Plan::pad_vocabulary_to, plan.runtime.pad_vocabulary_to);
   if (keys.context.model == nullptr) return;
   const std::int64_t multiple = plan.pad_vocabulary_to * plan.tensor_parallel;

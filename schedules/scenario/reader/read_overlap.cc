@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What communication runs beside compute, in which portions.
+#include <algorithm>
+
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
@@ -76,6 +78,28 @@ void check_pieces(const GivenKeys& keys, const Plan& plan) {
                                                (plan.sequence_parallel ? " on a rank" : ""));
 }
 
+// What runs side by side in a pair.
+void read_pairs(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* given = keys.given(&Plan::overlap_pair);
+  if (plan.runtime.synchronous_launch) {
+    plan.overlap_pair = PairOverlap::None;
+    if (given == nullptr || given->text == name_of(PairOverlap::None)) return;
+    return keys.fail(&Plan::overlap_pair,
+                     given->text + ": nothing overlaps under synchronous_launch; leave one out");
+  }
+  if (given != nullptr) {
+    const auto word = std::ranges::find(kPairOverlapNames, given->text);
+    plan.overlap_pair = static_cast<PairOverlap>(word - kPairOverlapNames.begin());
+  }
+  const JsonValue* experts = keys.given(&Plan::overlap_expert_parallel);
+  if (plan.overlap_pair != PairOverlap::None || experts == nullptr ||
+      experts->text != name_of(ExpertOverlap::Pair)) {
+    return;
+  }
+  keys.fail(&Plan::overlap_pair,
+            "none: " + path_of(&Plan::overlap_expert_parallel) + " asks for pairs that overlap");
+}
+
 }  // namespace
 
 void read_overlap(const GivenKeys& keys, Plan& plan) {
@@ -114,6 +138,7 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
     plan.runtime.overlap_pipeline = PipelineOverlap::Always;
   }
   settle_transfers(plan);
+  read_pairs(keys, plan);
   plan.tensor_parallel_chunks = static_cast<std::int32_t>(
       keys.integer(&Plan::tensor_parallel_chunks, plan.tensor_parallel_chunks));
   check_pieces(keys, plan);

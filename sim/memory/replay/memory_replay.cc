@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schedules/body/leaving.h"
 #include "schedules/body/sizes.h"
 #include "schedules/ir/stage_index.h"
 #include "sim/memory/memory_states.h"
@@ -78,9 +79,8 @@ class RowReplay {
                order_.microbatches * order_.slices,
                script_flags(*setup.profile, setup.layout, /*experts=*/false), setup.role, ledger_) {
     plan_stages();
-    const bool offloads = setup.layout.plan.offload.activations;
     for (const StagePlan& stage : stages_) {
-      walks_.emplace_back(memory_, stage, offloads);
+      walks_.emplace_back(memory_, stage);
     }
     plan_skipping();
   }
@@ -126,8 +126,10 @@ class RowReplay {
     std::size_t unit = 0;
     for (const Stage stage : setup_.stages[row_.index()]) {
       StagePlan plan;
-      for (const SegmentInfo& segment : setup_.segments[stage.index()]) {
-        plan.add(of_segment(setup_.programs, setup_.layout, segment), unit++);
+      const std::vector<SegmentInfo>& segments = setup_.segments[stage.index()];
+      for (std::size_t i = 0; i < segments.size(); ++i) {
+        plan.add(of_segment(setup_.programs, setup_.layout, segments[i]), unit++,
+                 leaves(setup_.layout.plan, segments, i, /*chosen=*/0));
       }
       plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
       plan.meet(setup_.layout, stage.value, static_cast<std::int32_t>(setup_.segments.size()));

@@ -80,7 +80,8 @@ const PricedBodies::Sum& PricedBodies::sum_of(const Bodies& bodies) {
 // in the pair's order (pair_overlap.h). Else kernels run one after another, each waiting for
 // collectives while the other computes: the time is what computes, or what communicates,
 // whichever is longer, and what is hidden costs a share of itself, as any hidden collective does.
-// Either way the host issues the kernels of both.
+// Either way the host issues the kernels of both. overlap.pair leaves the former alone, or nothing:
+// then the two follow one another.
 BodyCost PricedBodies::paired(BodyCost both, std::span<const PricedBody* const> forward,
                               std::span<const PricedBody* const> backward) const {
   const auto pieces_of = [](std::span<const PricedBody* const> bodies) {
@@ -88,6 +89,8 @@ BodyCost PricedBodies::paired(BodyCost both, std::span<const PricedBody* const> 
     for (const PricedBody* one : bodies) pieces.push_back(one->pieces);
     return pieces;
   };
+  const PairOverlap overlap = layout_.plan.overlap_pair;
+  if (overlap == PairOverlap::None) return both;
   const std::vector<ExpertPieces> f = pieces_of(forward), b = pieces_of(backward);
   if (std::ranges::any_of(f, &ExpertPieces::travels) ||
       std::ranges::any_of(b, &ExpertPieces::travels)) {
@@ -98,6 +101,7 @@ BodyCost PricedBodies::paired(BodyCost both, std::span<const PricedBody* const> 
     both.communicating = to_nanoseconds(cost.exposed);
     return both;
   }
+  if (overlap == PairOverlap::Experts) return both;
   const std::int64_t computing = both.time.value - both.communicating.value;
   const Hidden hidden = hide(static_cast<double>(both.communicating.value),
                              static_cast<double>(computing), compute_.scalars().hidden_contention);

@@ -499,7 +499,9 @@ class MeshEstimator {
       work.input = mean_input / 2;
       work.weight = mean_input / 2;
     }
-    work.pair_saving = std::min(mean_communicating, mean - mean_communicating) / mean;
+    const bool hides = plan.overlap_pair == PairOverlap::Full ||
+                       (plan.overlap_pair == PairOverlap::Experts && plan.expert_parallel > 1);
+    if (hides) work.pair_saving = std::min(mean_communicating, mean - mean_communicating) / mean;
     const PipelineTime pipeline = times_.of(plan, work);
 
     double longest = 0;

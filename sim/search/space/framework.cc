@@ -28,15 +28,17 @@ constexpr KeySpec ways(std::string_view name) {
           .item_types = kString,
           .required = true};
 }
-constexpr KeySpec kFrameworkKeys[] = {text("name"),
-                                      text("title"),
-                                      text("source"),
-                                      list("runtimes", kString),
-                                      list("schedules", kString),
-                                      list("zero_stages", kInteger),
-                                      list("pipeline_zero_stages", kInteger),
-                                      flag("tensor_parallel"),
-                                      ways("context_parallel")};
+constexpr KeySpec kFrameworkKeys[] = {
+    text("name"),
+    text("title"),
+    text("source"),
+    list("runtimes", kString),
+    list("schedules", kString),
+    list("zero_stages", kInteger),
+    list("pipeline_zero_stages", kInteger),
+    flag("tensor_parallel"),
+    ways("context_parallel"),
+    {.name = "pairs", .types = kString, .choices = kPairOverlapNames}};
 constexpr KeyTable kFramework{.title = "framework", .keys = kFrameworkKeys};
 constexpr KeySpec kFileKeys[] = {
     text("schema"),
@@ -57,10 +59,16 @@ bool Framework::runs(const std::string& schedule) const {
   return std::ranges::find(schedules, schedule) != schedules.end();
 }
 
+bool Framework::pairs_so(const std::string& schedule, PairOverlap overlap) const {
+  const ScheduleInfo* info = find_schedule(schedule);
+  return info == nullptr || info->pairing != Pairing::Always || overlap >= pairs;
+}
+
 bool Framework::launches(const Plan& plan) const {
   const std::vector<std::int32_t>& stages =
       plan.pipeline_parallel > 1 ? pipeline_zero_stages : zero_stages;
-  return (plan.pipeline_parallel == 1 || runs(plan.schedule)) &&
+  return (plan.pipeline_parallel == 1 ||
+          (runs(plan.schedule) && pairs_so(plan.schedule, plan.overlap_pair))) &&
          std::ranges::find(stages, plan.zero_stage) != stages.end() &&
          (plan.tensor_parallel == 1 || tensor_parallel) &&
          (plan.context_parallel == 1 ||
@@ -85,6 +93,10 @@ Result<std::vector<Framework>> shipped_frameworks() {
     for (const JsonValue& way : item.given("context_parallel")->items) {
       framework.context_parallel.push_back(static_cast<ContextParallelAlgorithm>(
           std::ranges::find(kContextParallelNames, way.text) - kContextParallelNames.begin()));
+    }
+    if (const JsonValue* pairs = item.given("pairs")) {
+      framework.pairs = static_cast<PairOverlap>(std::ranges::find(kPairOverlapNames, pairs->text) -
+                                                 kPairOverlapNames.begin());
     }
     for (const JsonValue& name : item.given("runtimes")->items) {
       framework.runtimes.push_back(name.text);

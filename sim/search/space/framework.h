@@ -18,8 +18,11 @@ struct Framework {
   std::vector<std::int32_t> zero_stages, pipeline_zero_stages;  // the latter with stages > 1
   bool tensor_parallel = false;
   std::vector<ContextParallelAlgorithm> context_parallel;  // its ways; none: it has none
+  PairOverlap pairs = PairOverlap::None;                   // the most that its pairs hide
 
   bool runs(const std::string& schedule) const;
+  // Whether it runs an order of pairs that hide so much.
+  bool pairs_so(const std::string& schedule, PairOverlap overlap) const;
   bool launches(const Plan& plan) const;
 };
 

@@ -56,10 +56,28 @@ bool is_usual(const ScheduleInfo& info) {
   return !info.one_stage && !info.dominated && !info.planned && !info.asked_only;
 }
 
+std::vector<JsonValue> said_of_pairs(const Space& space) {
+  if (const JsonValue* one = given_in(space.plan, &Plan::overlap_pair)) return {*one};
+  return values_of(space, path_of(&Plan::overlap_pair), {});
+}
+// What pairs of its plans may hide: as the file says; else as the one framework does that is
+// searched for, or whole.
+std::vector<PairOverlap> pairs_of(const Space& space) {
+  std::vector<PairOverlap> found;
+  for (const JsonValue& word : said_of_pairs(space)) {
+    found.push_back(static_cast<PairOverlap>(std::ranges::find(kPairOverlapNames, word.text) -
+                                             kPairOverlapNames.begin()));
+  }
+  if (!found.empty()) return found;
+  return {space.frameworks.size() == 1 ? space.frameworks.front().pairs : PairOverlap::Full};
+}
 bool is_kept(const Space& space, std::string_view schedule) {
   return space.frameworks.empty() ||
          std::ranges::any_of(space.frameworks, [&](const Framework& framework) {
-           return framework.runs(std::string(schedule));
+           return framework.runs(std::string(schedule)) &&
+                  std::ranges::any_of(pairs_of(space), [&](PairOverlap overlap) {
+                    return framework.pairs_so(std::string(schedule), overlap);
+                  });
          });
 }
 bool is_kept(const Space& space, const Plan& plan) {
@@ -254,6 +272,8 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
   if (mesh.tensor == 1 && is_open(space, &Plan::sequence_parallel)) sequence = {flag_value(false)};
   const std::vector<ScheduleChoice> schedules = schedule_choices(space, mesh.pipeline);
 
+  const bool as_framework = space.frameworks.size() == 1 && said_of_pairs(space).empty();
+
   std::vector<PlanFamily> found;
   std::int32_t kind = -1;
   each_extra(space, mesh, [&](JsonValue plan) {
@@ -272,6 +292,12 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
         for (const ScheduleChoice& choice : schedules) {
           member_of(plan, &Plan::schedule) = choice.name;
           member_of(plan, &Plan::virtual_stages) = choice.chunks;
+          if (as_framework) {
+            const ScheduleInfo* info = find_schedule(choice.name.text);
+            const bool pairs = info != nullptr && info->pairing == Pairing::Always;
+            place_of(plan, path_of(&Plan::overlap_pair)) =
+                pairs ? text_value(name_of(pairs_of(space).front())) : JsonValue{};
+          }
           JsonReport report(space.base.path);
           std::vector<std::string> warnings;
           const PlanContext context{.model = &space.base.model,

@@ -89,7 +89,8 @@ TEST_P(Forms, PipelinesAndRecomputationTrainBitForBitLikeOneRank) {
        {Keys{"recompute=full"}, Keys{"recompute=selective"},
         Keys{"pipeline_parallel=4", "schedule=1f1b"}, Keys{"pipeline_parallel=4", "schedule=zb_h1"},
         Keys{"pipeline_parallel=2", "schedule=zb_h1", "recompute=full"},
-        Keys{"pipeline_parallel=2", "schedule=dualpipev"}}) {
+        Keys{"pipeline_parallel=2", "schedule=dualpipev"},
+        Keys{"pipeline_parallel=2", "schedule=dualpipev", "overlap.pair=\"none\""}}) {
     SCOPED_TRACE(keys.back());
     const Distance far = from_one_rank(keys);
     EXPECT_TRUE(far.bitwise) << far.tensor << ' ' << far.weight;

@@ -333,6 +333,61 @@ TEST(Offload, IsProvedByTheValidator) {
   EXPECT_FALSE(validate(s, {}).violations.empty());
 }
 
+// Of 12 layers, embedding and head with full recomputation only the layers' inputs leave.
+TEST(Offload, OfCheckpointsIsThatOfRecomputedLayers) {
+  const std::string full = R"("recompute": "full", "offload": "activations")";
+  const Prediction all = predicted(one(full));
+  const Prediction p = predicted(one(full + R"(, "offload_activations": "checkpoints")"));
+  const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
+  ASSERT_FALSE(out.empty());
+  for (const Copy& copy : out) {
+    EXPECT_EQ(p.schedule.segments[0][static_cast<std::size_t>(copy.op.segment_begin)].kind,
+              SegmentKind::Layer);
+  }
+  EXPECT_EQ(out.size(), copies(all.schedule, OpKind::Offload).size());  // here nothing else could
+  const Result<Scenario> refused = parse_scenario(
+      R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan": {)"
+      R"("offload": "activations", "offload_activations": "checkpoints"}})",
+      "test.json", 1, {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("no layer is computed again"), std::string::npos);
+}
+
+// Where all of it would hold up the step, what is chosen holds up nothing, and the device has less
+// to hold; where nothing would, it is all of it. Parts are ops of their own: a little launch time
+// each.
+TEST(Offload, ChoosesWhatLeavesForNothing) {
+  for (const std::string schedule : {"none", "1f1b", "zb_h1", "gpipe", "dualpipev"}) {
+    SCOPED_TRACE(schedule);
+    const std::string keys =
+        R"("global_batch": 64, "data_parallel": 1, "runtime": "rehearse", "pipeline_parallel": )" +
+        std::string(schedule == "none" ? "1" : "2") + R"(, "schedule": ")" + schedule +
+        R"(", "offload": ")";
+    const std::string chosen = keys + R"(activations", "offload_activations": "chosen")";
+    const Prediction none = predicted(keys + R"(none")");
+    const Prediction all = predicted(keys + R"(activations")", 300);
+    const Prediction some = predicted(chosen, 300);
+    const Prediction fast = predicted(chosen, 100000);
+    EXPECT_GT(all.step_s, 1.05 * none.step_s);
+    EXPECT_LE(some.step_s, 1.005 * none.step_s);
+    // Of a pair's stage all leaves or nothing: here one stage's, which is not the fullest.
+    if (schedule != "dualpipev") {
+      EXPECT_LT(some.memory.peak_device, none.memory.peak_device);
+    }
+    EXPECT_GT(some.memory.host, 0);
+    EXPECT_LT(some.memory.host, all.memory.host);
+    EXPECT_GT(fast.memory.host, some.memory.host);
+    EXPECT_LE(fast.step_s, 1.005 * none.step_s);
+    EXPECT_TRUE(validate(some.schedule, {.compute_order = &some.order}).violations.empty());
+  }
+  const Result<Scenario> refused = parse_scenario(
+      R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan": {)"
+      R"("offload": "activations", "offload_activations": "chosen"}})",
+      "test.json", 1, {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("chosen is of runtime rehearse"), std::string::npos);
+}
+
 TEST(Offload, OfActivationsIsRefusedForSlices) {
   const Result<Scenario> read = parse_scenario(
       R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan":

@@ -14,13 +14,17 @@
 namespace rehearse::sim {
 namespace {
 
+bool says(const std::string& message, const std::string& words) {
+  return message.find(words) != std::string::npos;
+}
 Result<Scenario> read(const std::string& plan) {
   const std::string text =
       R"({"model": {"model_type": "mixtral", "hidden_size": 2048, "intermediate_size": 2048,
           "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
           "num_local_experts": 16, "num_experts_per_tok": 4, "vocab_size": 32000},
           "cluster": "dgx-h100", "gpus": 32, "plan": {"micro_batch": 1, "sequence_length": 4096,
-          "pipeline_parallel": 2, "global_batch": 256, "expert_parallel": 16, )" +
+          "pipeline_parallel": 2, "global_batch": 256, )" +
+      std::string(says(plan, "\"expert_parallel\": 1,") ? "" : R"("expert_parallel": 16, )") +
       plan + "}}";
   return parse_scenario(text, "x.json", 1, {});
 }
@@ -35,9 +39,6 @@ Prediction predicted(const std::string& plan) {
   Result<Prediction> made = predict(scenario.value(), cluster.value());
   EXPECT_TRUE(made) << (made ? "" : made.error().message);
   return made ? std::move(made).value() : Prediction{};
-}
-bool says(const std::string& message, const std::string& words) {
-  return message.find(words) != std::string::npos;
 }
 
 const char* const kInterleaved = R"("schedule": "interleaved_1f1b", "virtual_stages": 2)";
@@ -107,6 +108,32 @@ TEST(PairedPlan, NoPairBeatsItsStreamsAndNoneIsSlowerThanItsHalves) {
   EXPECT_LT(paired.timeline.step(), plain.timeline.step());
   const auto communication = static_cast<std::size_t>(IdleCause::Communication);
   EXPECT_LT(paired.bubbles.causes[communication], plain.bubbles.causes[communication]);
+}
+
+// What the halves of DualPipeV's pairs hide is the plan's to say: with experts whole pairs and
+// those of experts alone are the same streams; without, nothing travels, and a pair that hides
+// experts alone takes both its halves.
+TEST(PairedPlan, HidesWhatItsPairsAreSaidTo) {
+  const auto step = [](const std::string& keys, const char* pair) {
+    const Prediction made = predicted(R"("schedule": "dualpipev", )" + keys +
+                                      R"("overlap": {"pair": ")" + pair + "\"}");
+    EXPECT_TRUE(validate(made.schedule, {.compute_order = &made.order}).violations.empty());
+    return made.timeline.step();
+  };
+  EXPECT_EQ(step("", "full"), step("", "experts"));
+  EXPECT_LT(step("", "experts"), step("", "none"));
+  const std::string whole = R"("expert_parallel": 1, "tensor_parallel": 2,
+                               "sequence_parallel": true, )";
+  EXPECT_LT(step(whole, "full"), step(whole, "experts"));
+  EXPECT_EQ(step(whole, "experts"), step(whole, "none"));
+}
+
+TEST(PairedPlan, SaysWhatHidesNothing) {
+  const std::string order = R"("schedule": "dualpipev", )";
+  EXPECT_TRUE(says(error(order + R"("overlap": {"pair": "none", "expert_parallel": "pair"})"),
+                   "overlap.pair: none: overlap.expert_parallel asks for pairs that overlap"));
+  EXPECT_TRUE(says(error(order + R"("synchronous_launch": true, "overlap": {"pair": "full"})"),
+                   "full: nothing overlaps under synchronous_launch"));
 }
 
 // DualPipe's pairs are pairs whether the plan says so or not.
