@@ -241,15 +241,6 @@ constexpr std::array kKeys{
     KeyDraw{"pipeline_parallel", 100, [](Draw& d) { return d.p > 1 ? text_of(d.p) : ""; }},
     KeyDraw{"context_parallel", 100, [](Draw& d) { return d.c > 1 ? text_of(d.c) : ""; }},
     KeyDraw{"data_parallel", 100, [](Draw& d) { return text_of(d.d); }},
-    KeyDraw{"context_parallel_algorithm", 70,
-            [](Draw& d) {
-              if (d.c == 1) return std::string();
-              const std::int64_t kv = std::max<std::int64_t>(d.model.kv_heads / d.t, 1);
-              const bool heads =
-                  d.model.heads % (d.t * d.c) == 0 && (kv % d.c == 0 || d.c % kv == 0);
-              return heads ? d.quoted({"ring", "all_gather", "all_to_all"})
-                           : d.quoted({"ring", "all_gather"});
-            }},
     KeyDraw{"runtime", 60,
             [](Draw& d) {
               if (d.limits.own_executor && d.chance.percent(30)) return json_quoted("rehearse");
@@ -368,14 +359,6 @@ constexpr std::array kKeys{
               return sent && quantized && !d.own() ? json_bool(true) : "";
             }},
     KeyDraw{"recompute", 60, recompute_of},
-    KeyDraw{"recompute_layers", 30,
-            [](Draw& d) {
-              return d.said("recompute").empty() ? "" : d.number({1, 1, 2, 3});
-            }},
-    KeyDraw{"loss_chunks", 15,
-            [](Draw& d) {
-              return d.number({2, 4, 8});
-            }},
     KeyDraw{"optimizer", 20,
             [](Draw& d) {
               return d.own() ? "" : d.quoted({"adamw_8bit", "muon", "lion"});
@@ -495,6 +478,23 @@ constexpr std::array kKeys{
             [](Draw& d) {
               const bool gathers = d.to.number("zero_stage", 0) == 3 && d.replicas() > 1;
               return gathers ? d.number({8, 8, 16}) : "";
+            }},
+    KeyDraw{"context_parallel_algorithm", 70,
+            [](Draw& d) {
+              if (d.c == 1) return std::string();
+              const std::int64_t kv = std::max<std::int64_t>(d.model.kv_heads / d.t, 1);
+              const bool heads =
+                  d.model.heads % (d.t * d.c) == 0 && (kv % d.c == 0 || d.c % kv == 0);
+              return heads ? d.quoted({"ring", "all_gather", "all_to_all"})
+                           : d.quoted({"ring", "all_gather"});
+            }},
+    KeyDraw{"recompute_layers", 30,
+            [](Draw& d) {
+              return d.said("recompute").empty() ? "" : d.number({1, 1, 2, 3});
+            }},
+    KeyDraw{"loss_chunks", 15,
+            [](Draw& d) {
+              return d.number({2, 4, 8});
             }},
 };
 

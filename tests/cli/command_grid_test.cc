@@ -15,6 +15,7 @@
 #include "cli/plan/plan_answer.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/keys/plan_values.h"
 #include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
@@ -53,6 +54,10 @@ ScenarioText with_one_plan(const RandomScenario& of, const Plan& plan) {
   }
   to["sequence_parallel"] = json_bool(plan.sequence_parallel);
   to["recompute"] = recompute_json(plan);
+  if (plan.context_parallel > 1) {
+    to["context_parallel_algorithm"] = json_quoted(name_of(plan.context_parallel_algorithm));
+  }
+  if (plan.recompute_layers > 0) to["stage_layers"] = plan_values::stage_layers(plan);
   if (of.scenario.model.experts.count > 0) {
     to["expert_parallel"] = text_of(plan.expert_parallel);
     to["expert_tensor_parallel"] = text_of(plan.expert_tensor_parallel);

@@ -81,10 +81,12 @@ TEST(Emulated, TrainsZero3AsTheCpu) {
   compare_with_cpu(Family::Gpt2, {"data_parallel=2", "zero_stage=3"});
 }
 TEST(Emulated, TrainsWithASecondCopyOfShardsAsTheCpu) {
-  compare_with_cpu(Family::Gpt2, {"data_parallel=4", "zero_stage=3", "secondary_shard_group=2"});
+  compare_with_cpu(Family::Gpt2, {"data_parallel=4", "global_batch=4", "zero_stage=3",
+                                  "secondary_shard_group=2"});
 }
 TEST(Emulated, TrainsWithShardsOverAPartOfTheReplicasAsTheCpu) {
-  compare_with_cpu(Family::Llama, {"data_parallel=4", "zero_stage=3", "shard_group=2"});
+  compare_with_cpu(Family::Llama,
+                   {"data_parallel=4", "global_batch=4", "zero_stage=3", "shard_group=2"});
 }
 TEST(Emulated, TrainsWithActivationsOnTheHostAsTheCpu) {
   compare_with_cpu(Family::Gpt2, {"offload=activations"});

@@ -123,6 +123,26 @@ TEST(Teaching, TensorParallelBelongsInsideANode) {
   EXPECT_LT(1.2 * predicted("tensor-inside-nodes").step_s, predicted("tensor-across-nodes").step_s);
 }
 
+TEST(Teaching, HeadsTravelLessThanKeysAndLogitsFillAGpu) {
+  const auto moved = [](const Prediction& p) {
+    double bytes = 0;
+    for (const CommunicationRow& row : p.communication) {
+      if (row.traffic.group == GroupKind::Context) bytes += static_cast<double>(row.traffic.bytes);
+    }
+    return bytes;
+  };
+  const Prediction heads = predicted("million-tokens-32");
+  const auto way = [](const std::string& name) {
+    return predicted("million-tokens-32", {"plan.context_parallel_algorithm=" + name});
+  };
+  EXPECT_TRUE(heads.memory.fits);
+  EXPECT_LT(3 * moved(heads), moved(way("all_gather")));
+  EXPECT_LT(3 * moved(heads), moved(way("ring")));
+  const Prediction whole = predicted("million-tokens-32", {"plan.loss_chunks=1"});
+  EXPECT_GT(whole.memory.peak_device, 2 * heads.memory.peak_device);
+  EXPECT_FALSE(predicted("million-tokens-32", {"plan.recompute=none"}).memory.fits);
+}
+
 TEST(Teaching, LargePlansFit) {
   EXPECT_TRUE(predicted("3d-8-gpus").memory.fits);
   EXPECT_TRUE(predicted("gpt3-175b-1024").memory.fits);
