@@ -285,9 +285,8 @@ Result<std::string> flags_of(const sim::Space& space, const sim::SearchReport& r
   if (report.cases.empty() || report.cases.front().result.best.empty()) return std::string();
   Scenario scenario = space.base;
   scenario.plan = report.cases.front().result.best.front().plan;
-  Result<std::string> flags = launch_flags(scenario, framework, model_object(space.model_json),
-                                           space.base.cluster.gpus_per_node);
-  return flags ? "flags     " + flags.value() + "\n" : flags;
+  return launch_flags(scenario, framework, model_object(space.model_json),
+                      space.base.cluster.gpus_per_node);
 }
 
 int search(const SearchOptions& options, const Given& given) {
@@ -342,14 +341,17 @@ int search(const SearchOptions& options, const Given& given) {
       return code;
     }
   }
+  if (!options.framework.empty()) {
+    Result<std::string> flags = flags_of(searcher.first(), report, options.framework);
+    if (!flags) return fail(flags.error());
+    report.flags = std::move(flags).value();
+  }
   const std::string text = options.json  ? sim::search_json(report, searcher.first())
                            : options.csv ? sim::search_csv(report)
                                          : sim::search_text(report);
   print_text(text);
-  if (!options.framework.empty() && !options.json && !options.csv) {
-    const Result<std::string> flags = flags_of(searcher.first(), report, options.framework);
-    if (!flags) return fail(flags.error());
-    print_text(flags.value());
+  if (!report.flags.empty() && !options.json && !options.csv) {
+    print_text("flags     " + report.flags + "\n");
   }
   const bool nothing = std::ranges::all_of(report.cases, [](const sim::SearchCase& one) {
     return one.result.best.empty() && !one.result.interrupted;

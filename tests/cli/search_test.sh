@@ -70,6 +70,14 @@ refused 2 "must be a number from 0 to 99" search "$scenario" --headroom 100
 refused 2 "exclude each other" search "$scenario" --json --csv
 refused 2 "one price" search "$scenario" --price 1 2
 
+# The flags of a framework are the same for people and scripts.
+"$rehearse" search "$scenario" --framework megatron --top 1 >"$work/out" || fail "search --framework: exit $?"
+"$rehearse" search "$scenario" --framework megatron --top 1 --json >"$work/json" || fail "search --framework --json: exit $?"
+grep '^flags ' "$work/out" | sed 's/^flags *//' >"$work/flags"
+[ -s "$work/flags" ] || fail "search --framework prints no flags"
+python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["flags"])' "$work/json" | cmp -s - "$work/flags" ||
+  fail "--json has other flags than the text"
+
 # Nothing fits: said, with the situation, and exit 1.
 "$rehearse" search scenarios/search/llama3-70b.json --gpus 1 >"$work/out"
 [ $? -eq 1 ] || fail "nothing fits: wrong exit"

@@ -160,6 +160,7 @@ std::string search_json(const SearchReport& report, const Space& space) {
                     {"co2_g_per_kwh", figure(report.site->co2_g_per_kwh)},
                     {"network_w_per_nic", figure(report.site->network_w_per_nic)}};
   }
+  json["flags"] = report.flags.empty() ? Json(nullptr) : Json(report.flags);
   json["cases"] = Json::array();
   for (const SearchCase& one : report.cases) json["cases"].push_back(case_json(one));
   return json.dump(2) + "\n";

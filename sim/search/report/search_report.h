@@ -40,6 +40,7 @@ struct SearchReport {
   std::optional<double> budget_usd;
   std::optional<std::size_t> chosen;  // of the cases that meet both the cheapest, else the smallest
   std::vector<SearchCase> cases;
+  std::string flags;  // that launch the first case's best plan in a framework; empty: none asked
   double wall_s = 0, plans_per_s = 0;  // of the caller's clock; 0: not said
 };
 
