@@ -16,6 +16,8 @@ import browser  # noqa: E402
 
 rehearse, html = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 for absent, reason in ((not html.exists(), "the page that answers is not built here: ./run page"),
+                       (html.exists() and html.stat().st_mtime < rehearse.stat().st_mtime,
+                        "the page that answers is older than the command: ./run page"),
                        (browser.found() is None, "no chromium here")):
     if absent:
         print("SKIPPED: " + reason)
