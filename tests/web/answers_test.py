@@ -2,9 +2,11 @@
 """The page that answers, in a real browser: its answers are the command's, byte for byte but for wall times, exit codes and
 words on standard error too; a question in the address is answered when the page is opened; nothing is fetched.
 usage: answers_test.py REHEARSE PAGE [PICTURE]"""
+import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import browser  # noqa: E402
 
 rehearse, html = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 for absent, reason in ((not html.exists(), "the page that answers is not built here: ./run page"),
+                       (html.exists() and html.stat().st_mtime < rehearse.stat().st_mtime,
+                        "the page that answers is older than the command: ./run page"),
                        (browser.found() is None, "no chromium here")):
     if absent:
         print("SKIPPED: " + reason)
@@ -43,9 +47,9 @@ QUESTIONS += [line.split() for line in """
 failures = []
 
 
-def asked(words: list[str]) -> tuple[int, str, str, float]:
+def asked(words: list[str], folder: str = "/") -> tuple[int, str, str, float]:
     began = time.monotonic()
-    done = subprocess.run([rehearse, *words], capture_output=True, cwd="/")
+    done = subprocess.run([rehearse, *words], capture_output=True, cwd=folder)
     return done.returncode, done.stdout.decode(), done.stderr.decode(), time.monotonic() - began
 
 
@@ -56,8 +60,8 @@ def first_difference(a: str, b: str) -> str:
     return "one ends before the other"
 
 
-def same(words: list[str], of_page: dict, seconds: float) -> None:
-    code, text, errors, native = asked(words)
+def same(words: list[str], of_page: dict, seconds: float, folder: str = "/") -> None:
+    code, text, errors, native = asked(words, folder)
     # Where the shipped files lie differs: in a page, in the folders of the Debian package.
     text, errors = (one.replace(f"{ROOT}/scenarios/", "/usr/share/rehearse/scenarios/") for one in (text, errors))
     text, of_page["text"] = (re.sub(r'("(?:instead_)?wall_s": )[^,]*', r"\1...", one) for one in (text, of_page["text"]))
@@ -94,6 +98,16 @@ try:
         failures.append("the question is not in the address: " + page.evaluate("location.hash"))
     if "step time" not in page.evaluate("document.getElementById('answer').textContent"):
         failures.append("a question by hand has no answer")
+
+    # A file of one's own, by its name.
+    mine = (ROOT / "scenarios/tiny-one.json").read_text().replace('"micro_batch": 1', '"micro_batch": 2')
+    page.evaluate(f"""(() => {{ const chosen = new DataTransfer(); chosen.items.add(new File([{json.dumps(mine)}], 'mine.json'));
+        const own = document.getElementById('own'); own.files = chosen.files; return own.onchange(); }})()""")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "mine.json").write_text(mine)
+        began = time.monotonic()
+        answer = page.evaluate("rehearsePage.ask(['simulate', 'mine.json', '--json'])")
+        same(["simulate", "mine.json", "--json"], answer, time.monotonic() - began, folder)
 
     requests = [url for url in page.requests() if not url.startswith(("file:", "about:", "data:", "blob:"))]
     if requests:
