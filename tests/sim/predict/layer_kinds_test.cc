@@ -273,6 +273,25 @@ TEST(LayerKinds, MakeADeltaNormAgain) {
   EXPECT_GT(again.step, none.step);
 }
 
+// Queries widened again keep less, 64 heads of 512 and their norms' statistics, and compute more.
+TEST(LayerKinds, WidenQueriesAgain) {
+  const MemoryProfile profile = read_memory_profile("megatron").value();
+  const auto made = [&](const char* recompute) {
+    const Scenario s = read("\"models/deepseek-v4-flash.json\"",
+                            std::string(R"("micro_batch": 1, "global_batch": 8, "zero_stage": 1,
+                              "expert_parallel": 8, "recompute": )") +
+                                recompute)
+                           .value();
+    const Layout layout(s.model, s.plan);
+    return std::pair(kept_bytes(layer_program(profile, layout, variant_of(s.model, 0)),
+                                layout.activation_bytes()),
+                     predicted(s).timeline.step().value);
+  };
+  const auto none = made("\"none\""), again = made(R"(["latent_up"])");
+  EXPECT_EQ(none.first - again.first, 1024 * (2 * 64 * 512 + 4 * 64));
+  EXPECT_GT(again.second, none.second);
+}
+
 // In a trace, and so in pictures of what is inside an op, every kind of layer has its name.
 TEST(LayerKinds, AreNamedInTraces) {
   const Scenario s = read(kFour, R"("micro_batch": 1, "global_batch": 8)", 1).value();
