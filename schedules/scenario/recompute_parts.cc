@@ -31,15 +31,17 @@ std::string list_of(const Plan& plan, std::string_view between,
   return text;
 }
 
-bool drops_delta_norm(const Transformer& model) {
-  const auto drops = [](const Transformer& of) {
-    return std::ranges::any_of(mixers_of(of), [](const BoundKind& mixer) {
-      return std::ranges::any_of(mixer.kind->saved, &KindRow::dropped_by_delta_norm);
+// Whether a kind of the model's layers keeps rows that the part's recomputation drops.
+bool drops(const Transformer& model, KindAgain part) {
+  const auto has = [part](const Transformer& of) {
+    return std::ranges::any_of(mixers_of(of), [part](const BoundKind& mixer) {
+      return std::ranges::find(mixer.kind->saved, part, &KindRow::dropped_by) !=
+             mixer.kind->saved.end();
     });
   };
-  if (drops(model)) return true;
+  if (has(model)) return true;
   for (std::int32_t i = 0; i < variants(model); ++i) {
-    if (drops(variant(model, i))) return true;
+    if (has(variant(model, i))) return true;
   }
   return false;
 }
@@ -48,7 +50,7 @@ bool drops_delta_norm(const Transformer& model) {
 std::string_view missing(const Transformer& model, Part part) {
   switch (part) {
     case Part::LatentUp:
-      return model.latent.used() ? "" : "no compressed keys";
+      return model.latent.used() || drops(model, KindAgain::LatentUp) ? "" : "no compressed keys";
     case Part::ExpertActivation:
     case Part::Experts:
       return model.experts.count > 0 ? "" : "no experts";
@@ -58,7 +60,8 @@ std::string_view missing(const Transformer& model, Part part) {
     case Part::Mlp:
       return model.has_dense_layers() ? "" : "no dense layers";
     case Part::DeltaNormOut:
-      return drops_delta_norm(model) ? "" : "no delta net whose norm can be made again";
+      return drops(model, KindAgain::DeltaNormOut) ? ""
+                                                   : "no delta net whose norm can be made again";
     case Part::AttentionCore:
     case Part::Norm:
     case Part::Operators:

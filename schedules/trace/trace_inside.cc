@@ -7,6 +7,7 @@
 #include <map>
 
 #include "schedules/ir/listing.h"
+#include "schedules/model/layer_mix.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
 
@@ -22,11 +23,24 @@ TraceString text_id(Trace& trace, std::string_view text) {
   return static_cast<TraceString>(found - trace.strings.begin());
 }
 
+// What a mixed model's layer is made of: " (mamba2)", " (attention, MLP)"; experts are said apart.
+std::string made_of(const Transformer& layer) {
+  std::string names;
+  const auto add = [&names](std::string_view name) {
+    names.append(names.empty() ? " (" : ", ").append(name);
+  };
+  for (const std::string& kind : kind_names(layer)) add(kind);
+  if (layer.has_attention) add("attention");
+  if (layer.has_mlp && (layer.experts.count == 0 || layer.experts.beside_mlp)) add("MLP");
+  return names.empty() ? names : names + ")";
+}
+
 std::string body_name(const Transformer& model, const BodyShape& shape) {
   static constexpr std::array<std::string_view, 3> kSegments{"embedding", "layer", "head"};
   static constexpr std::array<std::string_view, 4> kDirections{"F", "B", "I", "W"};
   std::string name(shape.prediction ? "prediction layer"
                                     : kSegments[static_cast<std::size_t>(shape.segment)]);
+  if (shape.variant >= 0) name += made_of(variant(model, shape.variant));
   if (shape.experts) name += " with experts";
   name.append(" ").append(kDirections[static_cast<std::size_t>(shape.direction)]);
   if (shape.slice >= 0) name += ", slice " + std::to_string(shape.slice);

@@ -423,6 +423,14 @@ Remade remade_by(const Plan& plan) {
 
 // --- Rows of layer kinds
 
+// Whether the backward makes rows again that say so. Full recomputation runs the whole forward
+// again, so that no row drops anything by itself.
+bool drops(const Plan& plan, KindAgain part) {
+  if (part == KindAgain::None || plan.recompute.is_full()) return false;
+  return plan.recomputes(part == KindAgain::DeltaNormOut ? RecomputePart::DeltaNormOut
+                                                         : RecomputePart::LatentUp);
+}
+
 SizeFormula bytes_formula(double bytes) {
   return {SizeTerm{.factor = static_cast<std::int64_t>(bytes)}};
 }
@@ -464,8 +472,7 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
                                                                          : 1;
         const double size =
             bytes(saved.bytes) * static_cast<double>(s.tokens) / static_cast<double>(share);
-        const bool dropped =
-            saved.dropped_by_delta_norm && layout.plan.recomputes(RecomputePart::DeltaNormOut);
+        const bool dropped = drops(layout.plan, saved.dropped_by);
         if (forward || dropped) {
           act(Act::Allocate, saved.name, size, dropped ? Keep::No : Keep::Always);
         }

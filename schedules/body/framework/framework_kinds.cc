@@ -161,7 +161,9 @@ void kinds_backward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds) 
 
 void delta_norm_again(FrameworkNodes& nodes) {
   for (const BoundKind& mixer : mixers_of(nodes.model)) {
-    if (std::ranges::none_of(mixer.kind->saved, &KindRow::dropped_by_delta_norm)) continue;
+    if (std::ranges::find(mixer.kind->saved, KindAgain::DeltaNormOut, &KindRow::dropped_by) ==
+        mixer.kind->saved.end())
+      continue;
     std::vector<KindNode> norms;
     bool behind = false;  // the norm, and the exchange back
     for (const KindNode& node : mixer.kind->forward) {
@@ -170,6 +172,15 @@ void delta_norm_again(FrameworkNodes& nodes) {
     }
     const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
     KindNodes(nodes, mixer, slots, P::Recompute, /*backward=*/false).add(norms);
+  }
+}
+
+void latent_up_again(FrameworkNodes& nodes) {
+  for (const BoundKind& mixer : mixers_of(nodes.model)) {
+    std::vector<KindNode> again = mixer.kind->forward;
+    std::erase_if(again, [](const KindNode& node) { return node.again != KindAgain::LatentUp; });
+    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
+    KindNodes(nodes, mixer, slots, P::Recompute, /*backward=*/false).add(again);
   }
 }
 

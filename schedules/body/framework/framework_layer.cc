@@ -408,6 +408,7 @@ void recompute_parts(Layer& layer) {
       if (p.from_latent) forward_product(layer, p, phase);
     }
     if (layer.attends()) rope(layer, K::Rope, "rope", phase);
+    latent_up_again(layer.b);
   }
   if (again(R::AttentionCore) && layer.unfused() && layer.attends()) core(layer, false, phase);
   if (again(R::DeltaNormOut)) delta_norm_again(layer.b);

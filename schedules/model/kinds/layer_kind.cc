@@ -69,6 +69,7 @@ constexpr std::array<std::string_view, 4> kCollectives{"none", "gather_sequence"
                                                        "scatter_sequence", "reduce"};
 constexpr std::array<std::string_view, 1> kAxes{"cp"};
 constexpr std::array<std::string_view, 2> kTokens{"all", "local"};
+constexpr std::array<std::string_view, 2> kAgainWords{"delta_norm_out", "latent_up"};
 constexpr std::array kNodeKeys{
     word("op", kOps, "what it is", true),
     text("tensor", "of a product"),
@@ -92,19 +93,19 @@ constexpr std::array kNodeKeys{
     word("axis", kAxes, "of an exchange"),
     word("as", kExchanges, "of an exchange; left out: all_to_all"),
     KeySpec{.name = "calls", .types = kInteger, .min = 1, .max = 100, .about = "of an exchange"},
+    word("again", kAgainWords, "the word of plan.recompute that has a backward run it again"),
     text("says", "for people"),
 };
 constexpr KeyTable kNodeTable{.title = "node", .keys = kNodeKeys};
 
 constexpr std::array<std::string_view, 3> kRowCuts{"none", "tp", "sp"};
-constexpr std::array<std::string_view, 1> kDropWords{"delta_norm_out"};
 constexpr std::array kRowKeys{
     text("name", "for people", true),
     expression("bytes", "per token"),
     word("cut", kRowCuts, "what divides it", true),
     KeySpec{.name = "dropped_by",
             .types = kArray,
-            .choices = kDropWords,
+            .choices = kAgainWords,
             .item_types = kString,
             .about = "words of plan.recompute"},
     text("says", "for people"),
@@ -340,6 +341,7 @@ class Reader {
       node.collective = static_cast<KindNode::Collective>(place_of(kCollectives, collective));
     }
     node.local = text_of(value, "tokens") == kTokens[1];
+    node.again = again_of(text_of(value, "again"));
     const std::string of = text_of(value, "class");
     if (!of.empty()) node.kernel_class = static_cast<KindNode::Class>(place_of(kClasses, of));
     if (node.op == KindNode::Op::Kernel && (of.empty() || value.given("bytes") == nullptr)) {
@@ -359,12 +361,18 @@ class Reader {
     return node;
   }
 
+  static KindAgain again_of(std::string_view word) {
+    return word.empty() ? KindAgain::None : static_cast<KindAgain>(place_of(kAgainWords, word) + 1);
+  }
+
   KindRow read_row(const JsonValue& value) {
     KindRow row;
     row.name = text_of(value, "name");
     row.bytes = numeric(value, "bytes", "saved." + row.name);
     row.cut = static_cast<KindRow::Cut>(place_of(kRowCuts, text_of(value, "cut")));
-    row.dropped_by_delta_norm = value.given("dropped_by") != nullptr;
+    if (const JsonValue* words = value.given("dropped_by"); words && !words->items.empty()) {
+      row.dropped_by = again_of(words->items.front().text);
+    }
     return row;
   }
 

@@ -40,6 +40,9 @@ struct KindTensor {
   std::int32_t fused_with = -1;  // frameworks run the product of that tensor with this one's
 };
 
+// Parts of plan.recompute that a kind's file may name.
+enum class KindAgain : std::uint8_t { None, DeltaNormOut, LatentUp };
+
 struct KindNode {
   enum class Op : std::uint8_t { Product, ProductGradients, Kernel, Exchange, Attention };
   enum class Class : std::uint8_t { Elementwise, Norm, Scan, Convolution };
@@ -50,11 +53,12 @@ struct KindNode {
   Class kernel_class = Class::Elementwise;
   std::string name;
   Expression when, flops, bytes, serial;
-  Expression tiles;          // of attention: blocks of 128 queries of a head, which share the SMs
-  bool gathers = false;      // an exchange that gives every rank all
-  bool local = false;        // a product of the rank's shard of the sequence alone
-  std::int32_t kernels = 1;  // launches; of an exchange its calls
-  double rate = 1;           // share of the architecture's rate of scans that it reaches
+  Expression tiles;      // of attention: blocks of 128 queries of a head, which share the SMs
+  bool gathers = false;  // an exchange that gives every rank all
+  bool local = false;    // a product of the rank's shard of the sequence alone
+  KindAgain again = KindAgain::None;  // which part's recomputation runs it in a backward
+  std::int32_t kernels = 1;           // launches; of an exchange its calls
+  double rate = 1;                    // share of the architecture's rate of scans that it reaches
 };
 
 // Bytes per token that the forward keeps for the backward.
@@ -63,7 +67,7 @@ struct KindRow {
   std::string name;
   Expression bytes;
   Cut cut = Cut::None;
-  bool dropped_by_delta_norm = false;  // RecomputePart::DeltaNormOut makes it again
+  KindAgain dropped_by = KindAgain::None;
 };
 
 struct LayerKind {

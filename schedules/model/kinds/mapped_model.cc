@@ -40,7 +40,8 @@ ExpressionValue value_of(const JsonValue& json) {
 struct Chosen {
   BoundKind bound;
   std::string module;
-  SymbolWords words;  // of symbols that are words
+  SymbolWords words;                   // of symbols that are words
+  std::optional<std::int64_t> number;  // of those that stand several times outside of layers
 };
 
 struct Block {
@@ -82,9 +83,9 @@ class MappedReader {
     if (!ok()) return all;
     const std::int64_t h = hidden(), vocabulary = vocabulary_size();
     add_outer(all, "embedding", {vocabulary, h}, false);
-    for (const Chosen& chosen : at_embedding_) add_kind(all, "", chosen, {});
+    for (const Chosen& chosen : at_embedding_) add_kind(all, "", chosen, chosen.number);
     for (std::size_t i = 0; i < layers_.size(); ++i) add_layer(all, static_cast<std::int64_t>(i));
-    for (const Chosen& chosen : at_head_) add_kind(all, "", chosen, {});
+    for (const Chosen& chosen : at_head_) add_kind(all, "", chosen, chosen.number);
     add_outer(all, "final_norm", {h}, true);
     if (!tied()) add_outer(all, "head", {vocabulary, h}, false);
     return all;
@@ -363,7 +364,13 @@ class MappedReader {
     const JsonValue* list = mapping_.given(place);
     if (list == nullptr) return kinds;
     for (const JsonValue& object : list->items) {
-      if (std::optional<Chosen> chosen = chosen_of(object, place)) {
+      const JsonValue* given = object.given("times");
+      const std::int64_t times = given == nullptr ? 1 : whole(*given, place + ".times");
+      if (times > kMostLayers) fail(given->text, "is beyond 4096");
+      for (std::int64_t k = 0; k < times && ok(); ++k) {
+        std::optional<Chosen> chosen = chosen_of(object, place);
+        if (!chosen) break;
+        if (given != nullptr) chosen->number = k;
         kinds.push_back(std::move(*chosen));
       }
     }

@@ -47,6 +47,7 @@ constexpr std::array kOuterKeys{
     text_key("kind", "that stands there", true),
     text_key("name", "of its module"),
     text_key("when", "whether it is there: an expression; left out: it is"),
+    text_key("times", "how often, # in its name is which: an expression; left out: once"),
     object("bind", "symbol to expression of keys"),
 };
 constexpr KeyTable kOuter{.title = "outer kind", .keys = kOuterKeys};

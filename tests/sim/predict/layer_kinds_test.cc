@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "schedules/model/hf_config.h"
 #include "schedules/model/layer_mix.h"
@@ -15,6 +16,7 @@
 #include "schedules/scenario/scenario.h"
 #include "sim/memory/memory_script.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/predicted_trace.h"
 #include "sim/report/report.h"
 #include "sim/search/search.h"
 
@@ -269,6 +271,39 @@ TEST(LayerKinds, MakeADeltaNormAgain) {
   const Made none = made("\"none\""), again = made(R"(["delta_norm_out"])");
   EXPECT_EQ(none.kept - again.kept, 1024 * 2 * 2 * 4096);
   EXPECT_GT(again.step, none.step);
+}
+
+// Queries widened again keep less, 64 heads of 512 and their norms' statistics, and compute more.
+TEST(LayerKinds, WidenQueriesAgain) {
+  const MemoryProfile profile = read_memory_profile("megatron").value();
+  const auto made = [&](const char* recompute) {
+    const Scenario s = read("\"models/deepseek-v4-flash.json\"",
+                            std::string(R"("micro_batch": 1, "global_batch": 8, "zero_stage": 1,
+                              "expert_parallel": 8, "recompute": )") +
+                                recompute)
+                           .value();
+    const Layout layout(s.model, s.plan);
+    return std::pair(kept_bytes(layer_program(profile, layout, variant_of(s.model, 0)),
+                                layout.activation_bytes()),
+                     predicted(s).timeline.step().value);
+  };
+  const auto none = made("\"none\""), again = made(R"(["latent_up"])");
+  EXPECT_EQ(none.first - again.first, 1024 * (2 * 64 * 512 + 4 * 64));
+  EXPECT_GT(again.second, none.second);
+}
+
+// In a trace, and so in pictures of what is inside an op, every kind of layer has its name.
+TEST(LayerKinds, AreNamedInTraces) {
+  const Scenario s = read(kFour, R"("micro_batch": 1, "global_batch": 8)", 1).value();
+  const Trace trace = predicted_trace(predicted(s), s, read_cluster(s.cluster).value());
+  std::set<std::string> names;
+  for (const TraceBody& body : trace.bodies) {
+    names.insert(trace.strings[static_cast<std::size_t>(body.name)]);
+  }
+  for (const char* name : {"layer (mamba2) F", "layer (attention) F, not rotated", "layer (MLP) F",
+                           "layer with experts F", "layer (mamba2) B"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
 }
 
 TEST(LayerKinds, AreSearched) {
