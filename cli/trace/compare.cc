@@ -13,6 +13,7 @@
 #include "cli/run/straggler_report.h"
 #include "schedules/base/json_document.h"
 #include "schedules/ir/bucket_words.h"
+#include "schedules/ir/text.h"
 #include "schedules/trace/collectives_inside.h"
 #include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
@@ -30,10 +31,7 @@ struct CompareOptions {
 };
 
 std::string kind_name(const viz::KindDifference& kind) {
-  std::string name(traits(kind.kind).name);
-  if (kind.payload == Payload::Activation) name += "_F";
-  if (kind.payload == Payload::Gradient) name += "_B";
-  return name;
+  return kind_text(kind.kind, kind.payload);
 }
 
 // b / a - 1; null where a took no time.

@@ -20,11 +20,15 @@ std::string_view payload_letter(Payload payload) {
 
 }  // namespace
 
+std::string kind_text(OpKind kind, Payload payload) {
+  if (is_loss(kind, payload)) return "LOSS";
+  return std::string(traits(kind).name).append(payload_letter(payload));
+}
+
 std::string to_text(const Op& op) {
   std::string text;
   if (op.stage) text += std::to_string(op.stage.value);
-  text += is_loss(op) ? kLossName : traits(op.kind).name;
-  text += payload_letter(op.payload);
+  text += kind_text(op.kind, op.payload);
   if (op.microbatch) text += std::to_string(op.microbatch.value);
   if (op.slice >= 0) text += '.' + std::to_string(op.slice);
   if (op.segment_end >= 0) {

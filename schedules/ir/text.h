@@ -11,6 +11,7 @@
 
 namespace rehearse {
 
+std::string kind_text(OpKind kind, Payload payload);  // SEND_F, GATHER_F, LOSS
 std::string to_text(const Schedule& schedule, OpId id);
 std::string to_text(const Op& op);  // without a schedule: an OVERLAP prints as its kind
 std::string row_to_text(const Schedule& schedule, RankClass row);  // joined by blanks

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "schedules/ir/text.h"
 #include "schedules/trace/trace_inside.h"
 #include "viz/analysis/inside.h"
 #include "viz/analysis/units_text.h"
@@ -26,10 +27,7 @@ void heads(const ViewContext& c, Scene& layer, double x, double y, std::span<con
 }
 
 std::string kind_name(const KindStatistics& kind) {
-  std::string name(traits(kind.kind).name);
-  if (kind.payload == Payload::Activation) name += "_F";
-  if (kind.payload == Payload::Gradient) name += "_B";
-  return name;
+  return kind_text(kind.kind, kind.payload);
 }
 
 // The kinds of ops that any trace has.

@@ -355,7 +355,7 @@ TEST(Collectives, MembersInAnotherOrderAreNamed) {
 
 TEST(Gradients, OutputsThatNoLossHasSeenAreNamed) {
   Schedule full = parameter_server();
-  at(full, "0LOSS0", 0).stage = {};  // adds nothing to nothing
+  at(full, "0LOSS0", 0).payload = Payload::None;  // adds something to something
   expect_among(violations(full),
                "V10: 0SCATTER_B0 on row 0 hands back outputs as they came: no LOSS has made their "
                "gradients");
