@@ -7,6 +7,7 @@
 
 #include "schedules/ir/payload.h"
 #include "schedules/ir/text.h"
+#include "schedules/trace/kind_name.h"
 #include "schedules/trace/trace_inside.h"
 
 namespace rehearse {
@@ -170,6 +171,10 @@ std::string_view stream_name(Stream stream) {
   static constexpr std::array<std::string_view, kNumStreams> kNames{"compute", "p2p", "dp", "h2d",
                                                                     "d2h"};
   return kNames[static_cast<std::size_t>(stream)];
+}
+
+std::string kind_name(OpKind kind, Payload payload) {
+  return kind_text(kind, payload);
 }
 
 std::string op_name(const Trace& trace, OpId id) {

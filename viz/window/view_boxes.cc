@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "schedules/ir/text.h"
+#include "schedules/trace/kind_name.h"
 #include "schedules/trace/trace_inside.h"
 #include "viz/analysis/inside.h"
 #include "viz/analysis/units_text.h"
@@ -24,10 +24,6 @@ void heads(const ViewContext& c, Scene& layer, double x, double y, std::span<con
     add_text(layer, x + head.x, y, std::string(head.text), TextSize::Small, c.colors.faint_text,
              head.anchor);
   }
-}
-
-std::string kind_name(const KindStatistics& kind) {
-  return kind_text(kind.kind, kind.payload);
 }
 
 // The kinds of ops that any trace has.
@@ -244,9 +240,12 @@ void draw_statistics(const ViewContext& c, Scene& layer) {
       if (found == document.kinds().end()) continue;
       const bool measured = document.trace().label == TraceLabel::Measured;
       const Color color = d == 0 ? c.colors.text : c.colors.faint_text;
-      const std::array<std::string, 6> cells{
-          d == 0 ? kind_name(*found) : "", std::to_string(found->count), time_text(found->total),
-          time_text(found->shortest),      time_text(found->median),     time_text(found->longest)};
+      const std::array<std::string, 6> cells{d == 0 ? kind_name(found->kind, found->payload) : "",
+                                             std::to_string(found->count),
+                                             time_text(found->total),
+                                             time_text(found->shortest),
+                                             time_text(found->median),
+                                             time_text(found->longest)};
       for (std::size_t i = 0; i < cells.size(); ++i)
         add_text(layer, x + columns[i].x, at, cells[i], TextSize::Small, color);
       if (traces == 2) {
