@@ -132,11 +132,6 @@ struct Draft {
     if (plan.has_parameter_server()) return true;
     return plan.zero_stage >= 2 && replicas(id) > 1 && !plan.keeps_gathered();
   }
-  // Whether the loss makes its gradients with the forward; one that waits for the outputs of all
-  // replicas cannot.
-  bool loss_gradient_with_forward() const {
-    return plan.runtime.performer().loss_gradient_with_forward && !plan.has_parameter_server();
-  }
   std::int32_t replicas(BucketId id) const {
     return schedule.replicas(schedule.buckets[id.index()]);
   }
