@@ -13,12 +13,12 @@ namespace rehearse::exec {
 namespace {
 
 // One member's part of an UNSHARD.
-struct Part {
+struct QuantizedPart {
   std::int64_t begin = 0, end = 0;  // of the bucket
   std::int64_t bytes = 0;           // quantized
   std::vector<std::int64_t> ends;
 
-  Part(const LocalRanks& local, OpId unshard, std::int32_t member, std::int32_t members) {
+  QuantizedPart(const LocalRanks& local, OpId unshard, std::int32_t member, std::int32_t members) {
     const BucketId id = local.schedule.ops[unshard.index()].bucket;
     const Bucket& bucket = local.schedule.buckets[id.index()];
     const std::int64_t values = bucket.padded / members;
@@ -100,7 +100,7 @@ void dequantize(std::span<const std::int64_t> ends, const std::byte* from,
 
 void pack_shard(const LocalRanks& local, const RankState& rank, OpId unshard, std::int32_t member,
                 std::int32_t members) {
-  const Part part(local, unshard, member, members);
+  const QuantizedPart part(local, unshard, member, members);
   std::vector<float> values(static_cast<std::size_t>(part.end - part.begin));
   std::vector<std::byte> packed(static_cast<std::size_t>(part.bytes));
   local.device.read(values.data(),
@@ -119,7 +119,7 @@ void unpack_shards(const LocalRanks& local, const RankState& rank, OpId unshard,
   const StoredBucket to{.parameter = local.address(rank, whole.value),
                         .type = local.type_of(local.schedule.values[whole.value.index()])};
   for (std::int32_t member = 0; member < members; ++member) {
-    const Part part(local, unshard, member, members);
+    const QuantizedPart part(local, unshard, member, members);
     std::vector<float> values(static_cast<std::size_t>(part.end - part.begin));
     std::vector<std::byte> packed(static_cast<std::size_t>(part.bytes));
     local.device.read(packed.data(), room + member * part.bytes, part.bytes);

@@ -296,6 +296,14 @@ void vary_traits(Plan& plan, std::mt19937& random) {
   plan.runtime.eager_kernels = {.norm = random() % 2 == 0, .activation = random() % 2 == 0};
   if (random() % 2 == 0) plan.precision.compute = ComputeType::Fp8;
   if (!plan.flash_attention && random() % 2 == 0) plan.attention_kernel = AttentionKernel::Eager;
+  // What else ZeRO-3 may do, where other draws have it so.
+  if (plan.zero_stage < 3 || plan.data_parallel == 1) return;
+  if (plan.micro_batch == 2) plan.quantized_gather = 8;
+  if (plan.pipeline_parallel == 2) {
+    plan.offload.parameters = plan.offload.optimizer = true;
+  } else if (plan.gathers_twice()) {
+    plan.secondary_shard_group = 2;
+  }
 }
 
 struct GridPlan {
