@@ -265,13 +265,6 @@ constexpr std::array kKeys{
               }
               return d.number({1, 1, 2, 4});
             }},
-    KeyDraw{"chimera_scaling", 25,
-            [](Draw& d) -> std::string {
-              if (d.schedule().name != "chimera") return "";
-              const bool even = d.to.number("micro_batch", 1) % 2 == 0;
-              return even ? d.quoted({"forward_doubling", "backward_halving"})
-                          : json_quoted("forward_doubling");
-            }},
     KeyDraw{"global_batch", 97,
             [](Draw& d) {
               std::int64_t m = d.chance.of<std::int64_t>({1, 2, 4, 8, 16, 32});
@@ -495,6 +488,13 @@ constexpr std::array kKeys{
     KeyDraw{"loss_chunks", 15,
             [](Draw& d) {
               return d.number({2, 4, 8});
+            }},
+    KeyDraw{"chimera_scaling", 70,
+            [](Draw& d) -> std::string {
+              if (d.schedule().name != "chimera") return "";
+              const bool even = d.to.number("micro_batch", 1) % 2 == 0;
+              return even ? d.quoted({"forward_doubling", "backward_halving"})
+                          : json_quoted("forward_doubling");
             }},
 };
 
