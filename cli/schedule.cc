@@ -17,6 +17,7 @@
 #include "schedules/formats/schedule_file.h"
 #include "schedules/ir/text.h"
 #include "schedules/ir/where.h"
+#include "schedules/order/order_bound.h"
 #include "schedules/order/registry.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/plan_shape.h"
@@ -177,6 +178,7 @@ struct Report {
   const Schedule& shown;  // the order, or the same with transfers
   const Evaluation& evaluation;
   double per_unit;
+  std::optional<OrderBound> bound;  // of planned schedules
 
   double makespan() const {
     return static_cast<double>(evaluation.metrics.makespan.value) / per_unit;
@@ -203,6 +205,9 @@ std::string to_json(const Report& report) {
   const bool spent = timed && metrics.makespan.value > 0;
   const auto known = [](bool is, double value) { return is ? Json(value) : Json(nullptr); };
   json["makespan"] = timed ? number(report.makespan()) : Json(nullptr);
+  if (report.bound) {
+    json["makespan_bound"] = number(static_cast<double>(report.bound->least) / report.per_unit);
+  }
   json["bubble_ratio"] = known(spent, metrics.bubble_ratio);
   json["bubble_overhead"] = known(spent, metrics.bubble_overhead);
   json["span_bubble_ratio"] = known(spent, metrics.span_bubble_ratio);
@@ -247,6 +252,11 @@ std::string to_chart(const Report& report, const ScheduleOptions& options) {
   text +=
       fmt::format("makespan {:g}; of it {:.4f} is bubble, which is {:.4f} of the time at work\n",
                   report.makespan(), metrics.bubble_ratio, metrics.bubble_overhead);
+  if (report.bound) {
+    text += fmt::format(
+        "no order of these stages in this memory takes less than {:g}: {:.1f} % from it\n",
+        static_cast<double>(report.bound->least) / report.per_unit, 100 * report.bound->above());
+  }
   text += fmt::format("from its first op to its last a rank idles {:.4f} of that span at most\n",
                       metrics.span_bubble_ratio);
   text += fmt::format("activations at most, per rank:{}\n", per_rank(metrics.peak_activations));
@@ -289,6 +299,18 @@ Result<Evaluation> evaluated(const Schedule& order, const Request& request,
   return evaluation;
 }
 
+// Of a planned schedule by name.
+std::optional<OrderBound> planned_bound(const Schedule& order, const Request& request,
+                                        const ScheduleOptions& options) {
+  const ScheduleInfo* info = options.scenario.empty() ? find_schedule(options.name) : nullptr;
+  if (info == nullptr || !info->planned) return {};
+  Result<ScheduleShape> shape = resolve_shape(*info, options.shape);
+  if (!shape) return {};
+  ScheduleShape asked = std::move(shape).value();
+  asked.times = request.ticks.times;
+  return bound_of(order, asked);
+}
+
 int run(const ScheduleOptions& options) {
   const Result<Durations> durations = parse_durations(options.times);
   if (!durations) return fail(flagged(durations.error()));
@@ -323,7 +345,8 @@ int run(const ScheduleOptions& options) {
     return fail(order.name + ": " + evaluation.error().message, kNo);
   }
   const Schedule& shown = options.level == "full" ? evaluation.value().full : order;
-  const Report report{order, shown, evaluation.value(), request.ticks.per_unit};
+  const Report report{order, shown, evaluation.value(), request.ticks.per_unit,
+                      planned_bound(order, request, options)};
   const Result<std::string> text = formatted(report, options);
   if (!text) return fail(text.error());
   print_text(text.value());

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/formats/schedule_file.h"
+#include "schedules/order/order_bound.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
 #include "schedules/scenario/plan_shape.h"
@@ -181,6 +182,19 @@ std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan) {
   Candidates candidates(model, plan);
   const bool any = find_schedule(plan.schedule)->chunks == ChunkRule::Any;
   return any ? candidates.of_auto() : candidates.of_zero_bubble();
+}
+
+std::optional<double> above_bound(const Plan& plan, const Schedule& order) {
+  const ScheduleInfo* info = find_schedule(name_of_order(plan));
+  if (info == nullptr || !info->planned || plan.planned_stages.empty()) return {};
+  Result<ScheduleShape> shape = shape_of(plan);
+  if (!shape) return {};
+  ScheduleShape asked = std::move(shape).value();
+  asked.stage_times = plan.planned_stages;
+  asked.times.transfer = plan.planned_transfer;
+  const std::optional<OrderBound> bound = bound_of(order, asked);
+  if (!bound) return {};
+  return bound->above();
 }
 
 }  // namespace rehearse

@@ -2,6 +2,7 @@
 // The compute order (L0) that a plan asks for, and what a planned schedule has to choose among.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "schedules/base/result.h"
@@ -42,5 +43,9 @@ bool leaves_order_open(const Plan& plan);
 // two limits from 1 on the larger is never slower: it has the orders of the other to choose from.
 // The work is bounded: planned orders of pipelines of more than 2^20 ops are left out of `auto`.
 std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan);
+
+// By how much the plan's order, planned for priced times, takes longer than what no order of its
+// placement and memory takes less than, in these times; none: another order, or nothing is proved.
+std::optional<double> above_bound(const Plan& plan, const Schedule& order);
 
 }  // namespace rehearse

@@ -3,6 +3,7 @@
 // prediction and in a run.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "schedules/base/json_document.h"
@@ -12,8 +13,10 @@ namespace rehearse::sim {
 
 // REQUIRES: !plan.order.empty(), as of every planned schedule that was chosen. `choice` as it is by
 // default: it was chosen before.
-Json order_json(const Plan& plan, const OrderChoice& choice);
+// `above`: above_bound (schedules/passes/plan_order.h), where it was asked for.
+Json order_json(const Plan& plan, const OrderChoice& choice, std::optional<double> above = {});
 // A line of the text, or none for other schedules.
-std::string order_line(const Plan& plan, const OrderChoice& choice);
+std::string order_line(const Plan& plan, const OrderChoice& choice,
+                       std::optional<double> above = {});
 
 }  // namespace rehearse::sim

@@ -3,6 +3,7 @@
 
 #include "schedules/base/json_document.h"
 #include "schedules/ir/listing.h"
+#include "schedules/passes/plan_order.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/report/communication_text.h"
 #include "sim/report/fit_text.h"
@@ -204,7 +205,9 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   for (const auto& lines : {scenario.warnings, p.warnings, notes_of(p, scenario, cluster)}) {
     for (const std::string& line : lines) json["notes"].push_back(line);
   }
-  if (!p.plan.order.empty()) json["order"] = order_json(p.plan, p.choice);
+  if (!p.plan.order.empty()) {
+    json["order"] = order_json(p.plan, p.choice, above_bound(p.plan, p.order));
+  }
   json["schedule_hash"] = p.schedule_hash();
   json["plan"] = Json::parse(plan_json(p.plan, 0));
   return json.dump(2) + "\n";

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "schedules/base/counted.h"
+#include "schedules/passes/plan_order.h"
 #include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/trace/cause_words.h"
@@ -164,7 +165,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                       with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
                       cluster.name.empty() ? cluster.id : cluster.name);
   text += "  " + step_line(plan) + "\n";
-  text += order_line(p.plan, p.choice) + "\n";
+  text += order_line(p.plan, p.choice, above_bound(p.plan, p.order)) + "\n";
   text += misfit_text(p) + tight_text(p);
   text += fmt::format("step time       {:>12}   ({} tokens/s, {} per GPU)\n", seconds(p.step_s),
                       with_commas(p.tokens_per_s), with_commas(p.tokens_per_s / p.gpus));

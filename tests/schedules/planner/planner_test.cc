@@ -10,7 +10,10 @@
 #include <random>
 #include <string>
 
+#include "schedules/order/order_bound.h"
 #include "schedules/order/registry.h"
+#include "schedules/planner/lower_bound.h"
+#include "schedules/planner/planner_exact.h"
 #include "schedules/proof/validate.h"
 #include "schedules/transfers/evaluation.h"
 
@@ -57,6 +60,67 @@ std::vector<Setting> grid() {
     settings.push_back(s);
   }
   return settings;
+}
+
+// What is proved to be the least is no more than what any order takes; and for most it is close.
+TEST(LowerBound, NoOrderIsShorter) {
+  std::int32_t bounded = 0, reached = 0, near = 0;
+  const std::vector<Setting> settings = grid();
+  for (std::size_t i = 0; i < settings.size(); i += 3) {
+    const Setting& setting = settings[i];
+    ScheduleShape shape{.positions = setting.p,
+                        .microbatches = setting.m,
+                        .memory_limit = setting.limit,
+                        .times = setting.times};
+    for (const ScheduleInfo& info : schedule_table()) {
+      if (info.sliced || info.pairing == Pairing::Always) continue;
+      SCOPED_TRACE(std::string(info.name) + " p=" + std::to_string(setting.p) +
+                   " m=" + std::to_string(setting.m));
+      ScheduleShape asked = shape;
+      if (!info.planned) asked.memory_limit = 0;
+      const Result<Schedule> made = generate(info.name, asked);
+      if (!made) continue;
+      const std::optional<OrderBound> bound = bound_of(made.value(), asked);
+      if (!bound) continue;
+      ++bounded;
+      EXPECT_GT(bound->least, 0);
+      EXPECT_GE(bound->makespan, bound->least);
+      if (info.name != "auto") continue;
+      reached += bound->makespan == bound->least ? 1 : 0;
+      near += bound->above() < 0.1 ? 1 : 0;
+    }
+  }
+  std::printf("%d orders, auto at its bound %d times, within 10 %% %d times\n", bounded, reached,
+              near);
+  EXPECT_GT(bounded, 1000);
+  EXPECT_GT(reached, 20);
+  EXPECT_GT(near, 40);
+}
+
+// The proved optimum of small pipelines is no less, under a limit that binds, too.
+TEST(LowerBound, IsNoMoreThanTheProvedOptimum) {
+  std::mt19937 random(7);
+  const auto pick = [&](std::uint64_t most) {
+    return Nanoseconds{1 + static_cast<std::int64_t>(random() % most)};
+  };
+  std::int32_t equal = 0;
+  for (std::int32_t i = 0; i < 60; ++i) {
+    PlanTask task{.placement = loop_placement(2 + i % 2, 1),
+                  .microbatches = 1 + static_cast<std::int32_t>(random() % 4)};
+    task.times.stages.clear();
+    for (std::int32_t s = 0; s < task.placement.stages(); ++s) {
+      task.times.stages.push_back({pick(9), pick(9), pick(9), {0}});
+    }
+    task.times.transfer = i % 3 == 0 ? pick(4) : Nanoseconds{0};
+    task.limit_halves = 2 + static_cast<std::int64_t>(random() % 7);
+    ASSERT_TRUE(exact_applies(task));
+    const Schedule best = exact_order(task, INT64_MAX);
+    if (best.ops.empty()) continue;
+    const std::int64_t makespan = time_compute(best, task.times).value().makespan.value;
+    EXPECT_LE(makespan_bound(task), makespan);
+    equal += makespan_bound(task) == makespan ? 1 : 0;
+  }
+  EXPECT_GT(equal, 10);
 }
 
 // Named schedules that may be compared: activations within the limit, I freeing half.
