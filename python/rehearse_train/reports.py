@@ -281,6 +281,7 @@ class SearchReport(TypedDict):
     budget_usd: Optional[float]
     chosen: Optional[dict[str, Any]]
     site: Optional[dict[str, Any]]
+    flags: Optional[str]
     cases: list[SearchCase]
 
 
