@@ -90,6 +90,7 @@ struct ExpertCounts {
 // What an op of a step needs to know beside its addresses.
 struct StepFacts {
   std::int64_t seed = 0, step = 0;  // of the run; what is dropped follows from them
+  float loss_scale = 1;             // what gradients carry beside the mean over the tokens
   RouterLosses losses;
   ExpertCounts expert_counts;
   // (layers, experts): what the router adds where it chooses, in the device's memory; or nullptr.

@@ -88,6 +88,7 @@ struct OpView {
   const Body* body = nullptr;
   std::vector<std::byte*> tensors;
 
+  float loss_factor() const { return scale * facts.loss_scale; }
   const SegmentInfo& info() const { return compute->segments[segment]; }
   // Counted over the model; the ends of the model count as the first.
   std::int64_t layer() const { return std::max(info().layer, 0); }

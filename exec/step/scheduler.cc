@@ -329,13 +329,15 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
       for (const auto& [memory, bytes] : half.clear) local_.device.clear(queue.lane, memory, bytes);
     }
     const TrainOptions& train = options_.train;
-    queue.turns.start(halves,
-                      {.seed = train.seed,
-                       .step = options_.step,
-                       .losses = {train.router_auxiliary_loss, train.router_z_loss},
-                       .expert_counts = state(queue).expert_counts,
-                       .correction = reinterpret_cast<const float*>(state(queue).correction)},
-                      beside);
+    queue.turns.start(
+        halves,
+        {.seed = train.seed,
+         .step = options_.step,
+         .loss_scale = options_.loss_scale > 0 ? static_cast<float>(options_.loss_scale) : 1.0F,
+         .losses = {train.router_auxiliary_loss, train.router_z_loss},
+         .expert_counts = state(queue).expert_counts,
+         .correction = reinterpret_cast<const float*>(state(queue).correction)},
+        beside);
     if (beside) local_.device.order(queue.lane, second);
   }
   while (true) {
