@@ -86,7 +86,7 @@ void row_sums(const OpView& op, const Node& n) {
 
 void loss(const OpView& op, const Node& n) {
   op.kernels.loss_and_gradient(op.lane, chunk_rows(op, n), logit_shape(op), floats(op.in(n, 1)),
-                               floats(op.in(n, 2)), targets(op), op.loss_factor(), op.out(n),
+                               floats(op.in(n, 2)), targets(op), op.facts.loss_scale, op.out(n),
                                op.compute->at.loss);
 }
 
@@ -94,7 +94,7 @@ void whole_loss(const OpView& op, const Node& n) {
   const Node& sums = op.body->nodes[op.carry.next++];
   const Node& gradient = op.body->nodes[op.carry.next++];
   op.kernels.cross_entropy(op.lane, chunk_rows(op, n), logit_shape(op), targets(op),
-                           op.loss_factor(), floats(op.out(n)), floats(op.out(sums)),
+                           op.facts.loss_scale, floats(op.out(n)), floats(op.out(sums)),
                            op.out(gradient), op.compute->at.loss);
 }
 

@@ -79,7 +79,6 @@ struct OpView {
   std::int32_t coordinate;  // of the rank, on tp
   std::int32_t context;     // on cp
   Folded folded;            // among the experts
-  float scale;              // of the loss: 1 / (tokens of the global batch)
   Carry& carry;
   StepFacts facts;
   const ComputeOp* compute = nullptr;
@@ -88,7 +87,6 @@ struct OpView {
   const Body* body = nullptr;
   std::vector<std::byte*> tensors;
 
-  float loss_factor() const { return scale * facts.loss_scale; }
   const SegmentInfo& info() const { return compute->segments[segment]; }
   // Counted over the model; the ends of the model count as the first.
   std::int64_t layer() const { return std::max(info().layer, 0); }

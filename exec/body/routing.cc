@@ -60,7 +60,7 @@ void route(const OpView& op, const Node& n) {
 void route_backward(const OpView& op, const Node& n) {
   RouteShape shape = route_shape(op);
   const Plan& plan = op.shared.plan;
-  const double of_all = static_cast<double>(op.loss_factor());
+  const double of_all = static_cast<double>(op.facts.loss_scale);
   const bool balances = plan.router_balance != RouterBalance::None;
   if (balances) {
     const std::int64_t tokens = plan.micro_batch / plan.balanced_groups() * plan.sequence_length;
