@@ -214,15 +214,23 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
           {"instantiate_s", static_cast<double>(graphs.nanoseconds) / 1e9}}}};
   }
   Json losses = Json::array(), norms = Json::array(), times = Json::array(), rates = Json::array();
+  Json scales = Json::array();
+  std::int64_t skipped = 0;
   for (const exec::StepReport& one : m.steps) {
     losses.push_back(one.loss);
     norms.push_back(one.grad_norm);
+    if (one.loss_scale > 0) scales.push_back(one.loss_scale);
+    skipped += one.skipped ? 1 : 0;
     times.push_back(one.seconds);
     rates.push_back(one.learning_rate);
   }
   json["losses"] = std::move(losses);
   json["grad_norms"] = std::move(norms);
   json["learning_rates"] = std::move(rates);
+  if (!scales.empty()) {
+    json["loss_scales"] = std::move(scales);
+    json["skipped_steps"] = skipped;
+  }
   json["step_times_s"] = std::move(times);
   Json notes = Json::array();
   if (m.ranks_per_core() > 1) notes.push_back(sharing_note(m));
@@ -243,6 +251,26 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
   return json.dump(2) + "\n";
 }
 
+namespace {
+
+// Of a run in fp16: its scale at the end, and the steps that had no update.
+std::string loss_scale_text(const Measurement& m) {
+  if (m.steps.back().loss_scale == 0) return {};
+  std::string steps;
+  std::int64_t count = 0;
+  for (const exec::StepReport& step : m.steps) {
+    if (!step.skipped) continue;
+    if (++count <= 10) steps += (steps.empty() ? "" : ", ") + std::to_string(step.step + 1);
+  }
+  std::string text = fmt::format("loss scale {:g}", m.steps.back().next_scale.scale);
+  if (count > 0)
+    text += fmt::format("; gradients overflowed in {} ({}{}), which changed nothing",
+                        counted(count, "step"), steps, count > 10 ? ", ..." : "");
+  return text + '\n';
+}
+
+}  // namespace
+
 std::string measurement_text(const Measurement& m, const Trace& trace, const PriceOps& order_by) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
@@ -261,6 +289,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace, const Pri
     text += fmt::format("{:>6} {:>10.5f} {:>10.4f} {:>10.2e} {:>9.1f} ms {:>10.0f}\n", s.step + 1,
                         s.loss, s.grad_norm, s.learning_rate, s.seconds * 1e3, s.tokens_per_s);
   }
+  text += loss_scale_text(m);
   const double step = m.step_seconds();
   text +=
       fmt::format("\nstep time {:.1f} ms ({:.0f} tokens/s), mean of {}; bubble {:.1f} %\n",
@@ -298,6 +327,10 @@ std::string metrics_line(const Layout& layout, const exec::StepReport& step,
                {"step_time_s", step.seconds},
                {"tokens_per_s", step.tokens_per_s},
                {"peak_allocated_bytes", peak_bytes}};
+  if (step.loss_scale > 0) {
+    line["loss_scale"] = step.loss_scale;
+    line["skipped"] = step.skipped;
+  }
   if (step.expert_rows.empty()) return line.dump() + "\n";
   const auto by_layer = [&](const std::vector<std::int64_t>& counts) {
     Json layers = Json::array();

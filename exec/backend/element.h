@@ -49,7 +49,7 @@ struct BFloat16 {
   REHEARSE_INLINE explicit BFloat16(float x)
       : bits(static_cast<std::uint16_t>(rounded_to_bfloat16(std::bit_cast<std::uint32_t>(x)))) {}
   REHEARSE_INLINE BFloat16& operator=(float x) { return *this = BFloat16(x); }
-  REHEARSE_INLINE operator float() const {  // NOLINT(google-explicit-constructor): a load
+  REHEARSE_INLINE operator float() const {  // a load
     return std::bit_cast<float>(std::uint32_t{bits} << 16);
   }
   std::uint16_t bits;
@@ -61,7 +61,7 @@ struct Float16 {
       : bits(static_cast<std::uint16_t>(
             rounded_to_float16<float>(std::bit_cast<std::uint32_t>(x)))) {}
   REHEARSE_INLINE Float16& operator=(float x) { return *this = Float16(x); }
-  REHEARSE_INLINE operator float() const {  // NOLINT(google-explicit-constructor): a load
+  REHEARSE_INLINE operator float() const {  // a load
     return std::bit_cast<float>(widened_from_float16<float>(std::uint32_t{bits}));
   }
   std::uint16_t bits;

@@ -40,7 +40,10 @@ struct UpdateArguments {
   std::int64_t slots = 0;
   const TrainOptions* options = nullptr;
   double rate = 0;
-  std::int64_t step = 0;  // 0, 1, ...
+  std::int64_t step = 0;  // updates before this one: 0, 1, ...
+  // By which gradients and norms are too large. Then the update is left out where the norms are not
+  // finite: all ranks have the same. 0: they carry nothing, and are finite.
+  double loss_scale = 0;
 };
 
 // One range of a gradient and the slot that takes the sum of its squares.

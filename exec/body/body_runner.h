@@ -90,6 +90,8 @@ struct ExpertCounts {
 // What an op of a step needs to know beside its addresses.
 struct StepFacts {
   std::int64_t seed = 0, step = 0;  // of the run; what is dropped follows from them
+  // What the loss and its gradients carry: 1 / (tokens of the global batch), times fp16's scale.
+  float loss_scale = 1;
   RouterLosses losses;
   ExpertCounts expert_counts;
   // (layers, experts): what the router adds where it chooses, in the device's memory; or nullptr.
@@ -141,9 +143,9 @@ class BodyRunner {
 // One compute op half done; used again for the next op of its lane.
 class OpCursor {
  public:
-  // `at`: of the rank. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
+  // `at`: of the rank.
   OpCursor(const BodyRunner& runner, Device& device, Kernels& kernels, Lane lane,
-           const Coordinates& at, float scale);
+           const Coordinates& at);
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;

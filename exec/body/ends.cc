@@ -91,16 +91,16 @@ void row_sums(const OpView& op, const Node& n) {
 
 void loss(const OpView& op, const Node& n) {
   op.kernels.loss_and_gradient(op.lane, chunk_rows(op, n), logit_shape(op), floats(op.in(n, 1)),
-                               floats(op.in(n, 2)), targets(op), op.scale, op.out(n),
+                               floats(op.in(n, 2)), targets(op), op.facts.loss_scale, op.out(n),
                                op.compute->at.loss);
 }
 
 void whole_loss(const OpView& op, const Node& n) {
   const Node& sums = op.body->nodes[op.carry.next++];
   const Node& gradient = op.body->nodes[op.carry.next++];
-  op.kernels.cross_entropy(op.lane, chunk_rows(op, n), logit_shape(op), targets(op), op.scale,
-                           floats(op.out(n)), floats(op.out(sums)), op.out(gradient),
-                           op.compute->at.loss);
+  op.kernels.cross_entropy(op.lane, chunk_rows(op, n), logit_shape(op), targets(op),
+                           op.facts.loss_scale, floats(op.out(n)), floats(op.out(sums)),
+                           op.out(gradient), op.compute->at.loss);
 }
 
 void perform(const GatheredLoss& at, const Layout& layout, Kernels& kernels, Lane lane,

@@ -13,7 +13,7 @@ namespace rehearse::exec {
 
 struct OpCursor::State {
   State(const BodyRunner::Shared& shared, Device& device, Kernels& kernels, Lane lane,
-        const Coordinates& at, float scale)
+        const Coordinates& at)
       : op{.shared = shared,
            .device = device,
            .kernels = kernels,
@@ -21,7 +21,6 @@ struct OpCursor::State {
            .coordinate = at.tensor,
            .context = at.context,
            .folded = Mesh(shared.plan).folded(at),
-           .scale = scale,
            .carry = carry} {}
 
   Carry carry;
@@ -87,8 +86,8 @@ void of_frameworks(const OpView& /*op*/, const Node& /*n*/) {
 }
 
 OpCursor::OpCursor(const BodyRunner& runner, Device& device, Kernels& kernels, Lane lane,
-                   const Coordinates& at, float scale)
-    : state_(std::make_unique<State>(runner.shared(), device, kernels, lane, at, scale)) {}
+                   const Coordinates& at)
+    : state_(std::make_unique<State>(runner.shared(), device, kernels, lane, at)) {}
 OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;

@@ -80,7 +80,6 @@ struct OpView {
   std::int32_t coordinate;  // of the rank, on tp
   std::int32_t context;     // on cp
   Folded folded;            // among the experts
-  float scale;              // of the loss: 1 / (tokens of the global batch)
   Carry& carry;
   StepFacts facts;
   const ComputeOp* compute = nullptr;

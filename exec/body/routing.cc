@@ -55,12 +55,12 @@ void route(const OpView& op, const Node& n) {
 
 // The losses are means over the micro-batches, or sequences, of T tokens: of E / (k T^2) sum_e
 // count_e sum_t P_te (Fedus et al. 2022, arXiv 2101.03961; DeepSeek-V3, 2412.19437, eq. 17-20) and
-// of the mean over tokens of (log sum exp)^2 (Zoph et al. 2022, arXiv 2202.08906). `scale` is 1
-// over the tokens of all micro-batches.
+// of the mean over tokens of (log sum exp)^2 (Zoph et al. 2022, arXiv 2202.08906). The factor is 1
+// over the tokens of all micro-batches, times the scale of the loss.
 void route_backward(const OpView& op, const Node& n) {
   RouteShape shape = route_shape(op);
   const Plan& plan = op.shared.plan;
-  const double of_all = static_cast<double>(op.scale);
+  const double of_all = static_cast<double>(op.facts.loss_scale);
   const bool balances = plan.router_balance != RouterBalance::None;
   if (balances) {
     const std::int64_t tokens = plan.micro_batch / plan.balanced_groups() * plan.sequence_length;

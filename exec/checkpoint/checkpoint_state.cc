@@ -89,6 +89,11 @@ std::string state_json(const CheckpointState& state, const Transformer& model) {
   add("learning_rate", json_number(state.learning_rate));
   add("loss", json_number(state.loss));
   add("grad_norm", json_number(state.grad_norm));
+  if (state.loss_scale > 0 || state.skipped_steps > 0) {
+    add("loss_scale", json_number(state.loss_scale));
+    add("clean_steps", std::to_string(state.clean_steps));
+    add("skipped_steps", std::to_string(state.skipped_steps));
+  }
   add("schedule_hash", json_quoted(state.schedule_hash));
   std::string facts;
   for (const ModelFact& fact : model_facts(model)) {
@@ -124,6 +129,22 @@ Result<CheckpointState> read_state(const std::string& path, const Transformer& m
     const Result<std::int64_t> value = count_of(json, key, path);
     if (!value) return value.error();
     *to = value.value();
+  }
+  if (const JsonValue* scale = json.given("loss_scale")) {
+    const bool number = scale->is(JsonKind::Number) || scale->is(JsonKind::Integer);
+    if (!number || scale->number < 0) {
+      return json_error(path, 0, "loss_scale", "must be a number of at least 0");
+    }
+    state.loss_scale = scale->number;
+    for (const auto& [key, to] :
+         {std::pair{"clean_steps", &state.clean_steps}, {"skipped_steps", &state.skipped_steps}}) {
+      const Result<std::int64_t> value = count_of(json, key, path);
+      if (!value) return value.error();
+      *to = value.value();
+    }
+    if (state.skipped_steps > state.step) {
+      return json_error(path, 0, "skipped_steps", "more than the steps that were done");
+    }
   }
   std::int64_t tokens = 0;
   if (__builtin_mul_overflow(state.samples, state.sequence_length, &tokens)) {

@@ -18,6 +18,10 @@ struct CheckpointState {
   std::int64_t seed = 0;  // of first weights and synthetic data; there is no other randomness
   std::string data;       // train.data
   double learning_rate = 0, loss = 0, grad_norm = 0;  // of the last step
+  // fp16's loss scale [0: none], steps since it changed, and steps without an update. Checkpoints
+  // of before have none.
+  double loss_scale = 0;
+  std::int64_t clean_steps = 0, skipped_steps = 0;
   std::string schedule_hash;
   std::string plan;       // JSON (plan_json)
   std::string optimizer;  // its plan's, as read back

@@ -134,7 +134,11 @@ class CpuKernels final : public Kernels {
   void update(Lane, const UpdateArguments& a) override {
     double squares = 0;
     for (std::int64_t k = 0; k + 1 < a.slots; ++k) squares += a.norms[k];
-    const float scale = clip_factor(std::sqrt(squares), a.options->clip_norm);
+    if (a.loss_scale > 0 && !std::isfinite(squares)) return;
+    const double unscale = a.loss_scale > 0 ? 1 / a.loss_scale : 1;
+    const double clip =
+        static_cast<double>(clip_factor(std::sqrt(squares) * unscale, a.options->clip_norm));
+    const auto scale = static_cast<float>(clip * unscale);
     float* whole = a.master != nullptr ? a.master : static_cast<float*>(a.parameter);
     for (const UpdateRange& range : a.ranges) {
       const std::int64_t count = range.end - range.begin;

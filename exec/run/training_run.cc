@@ -165,7 +165,11 @@ Result<> TrainingRun::begin() {
   // With another sequence length the next whole sample of that length.
   const std::int64_t tokens = state.samples * state.sequence_length,
                      length = scenario_.plan.sequence_length;
-  from_ = {.step = state.step, .samples = (tokens + length - 1) / length};
+  from_ = {
+      .step = state.step,
+      .samples = (tokens + length - 1) / length,
+      .scale = {
+          .scale = state.loss_scale, .clean = state.clean_steps, .skipped = state.skipped_steps}};
   return {};
 }
 
@@ -183,6 +187,9 @@ Result<> TrainingRun::write_checkpoint(const StepReport& step, bool last) {
       .learning_rate = step.learning_rate,
       .loss = step.loss,
       .grad_norm = step.grad_norm,
+      .loss_scale = step.next_scale.scale,
+      .clean_steps = step.next_scale.clean,
+      .skipped_steps = step.next_scale.skipped,
       .schedule_hash = content_hash(schedule_),
       .plan = plan_json(scenario_.plan, 0)};
   const Together together{.first = all_.first(),

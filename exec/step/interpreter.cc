@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "exec/step/scheduler.h"
@@ -300,16 +301,20 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
   result.expert_dropped.assign(dropped.begin(), dropped.end());
   double squares = 0;
   for (std::size_t k = 0; k + 1 < norms.size(); ++k) squares += norms[k];
-  result.grad_norm = std::sqrt(squares);
-  result.loss = norms.back();
+  const double unscale = options.loss_scale > 0 ? 1 / options.loss_scale : 1;
+  result.grad_norm = std::sqrt(squares) * unscale;
+  result.loss = norms.back() * unscale;
   result.wall_ns = scheduler_->wall_ns;
-  const bool numbers = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  const bool norm = std::isfinite(result.grad_norm);
+  result.skipped = options.loss_scale > 0 && !norm && std::isfinite(result.loss);
+  if (result.skipped) result.grad_norm = std::numeric_limits<double>::infinity();
+  const bool numbers = result.skipped || (norm && std::isfinite(result.loss));
   if (const Result<> held = experts_held(options.step, numbers); !held) return held.error();
   if (!numbers) {
     const std::string which = std::isfinite(result.loss) ? "gradient norm" : "loss";
     return diverged(options.step, "the " + which + " is not a number");
   }
-  balance(options.train, result);
+  if (!result.skipped) balance(options.train, result);
   return result;
 }
 

@@ -26,6 +26,8 @@ class Scheduler;
 struct StepResult {
   double loss = 0;       // mean over the global batch, before the update
   double grad_norm = 0;  // before clipping
+  // A scaled gradient was not finite: parameters, moments and corrections of routers are as before.
+  bool skipped = false;
   std::int64_t wall_ns = 0;
   // Rows of each expert, (layers, experts), over all ranks; empty: a dense model. Where the plan
   // drops copies, how many of each expert were.
@@ -73,7 +75,7 @@ class Interpreter {
   void set_correction(std::vector<float> values);
 
   // One step. Error: a dead partner, a deadlock (ours), or `infeasible`: numbers that are not
-  // finite.
+  // finite, and not by their scale.
   Result<StepResult> run(const StepOptions& options);
   // Ends the step under way with this error; from any thread.
   void fail(const std::string& message);

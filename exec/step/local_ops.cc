@@ -129,7 +129,8 @@ class LocalOp {
                                   .slots = local_.slots,
                                   .options = &options.train,
                                   .rate = options.learning_rate,
-                                  .step = options.step});
+                                  .step = options.step - options.skipped,
+                                  .loss_scale = options.loss_scale});
   }
 
  private:

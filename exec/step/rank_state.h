@@ -106,7 +106,9 @@ Result<std::vector<std::int64_t>> count_arenas(const Schedule& schedule);
 // Performs an op that needs nobody else: fetch, offload, add, norms, optimizer step.
 struct StepOptions {
   std::int64_t step = 0;     // 0, 1, ...
+  std::int64_t skipped = 0;  // of the steps before it, those without an update
   double learning_rate = 0;  // of this step
+  double loss_scale = 0;     // UpdateArguments::loss_scale
   TrainOptions train;
 };
 void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options);

@@ -20,11 +20,6 @@ std::int64_t now_ns() {
       .count();
 }
 
-// What d_logits and the loss carry: the mean over the tokens of the global batch.
-float loss_scale(const Plan& plan) {
-  return 1.0F / static_cast<float>(plan.global_batch * plan.sequence_length);
-}
-
 }  // namespace
 
 Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator,
@@ -56,8 +51,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
     for (std::size_t stream = 0; stream < kNumStreams; ++stream) {
       const Lane lane{rank.rank.value, static_cast<Stream>(stream)};
       const auto cursor = [&] {
-        return OpCursor(runner, local_.device, local_.kernels, lane, rank.at,
-                        loss_scale(local_.plan));
+        return OpCursor(runner, local_.device, local_.kernels, lane, rank.at);
       };
       queues_.emplace_back(static_cast<std::int32_t>(k), lane,
                            OpTurns(cursor(), cursor(), local_.plan.overlap_pair));
@@ -93,6 +87,11 @@ void Scheduler::fail(const std::string& message) {
     if (failure_.empty()) failure_ = message;
   }
   changed_.notify_all();
+}
+
+float Scheduler::loss_scale(const Plan& plan) const {
+  const float mean = 1.0F / static_cast<float>(plan.global_batch * plan.sequence_length);
+  return options_.loss_scale > 0 ? mean * static_cast<float>(options_.loss_scale) : mean;
 }
 
 bool Scheduler::ready(const Queue& queue) const {
@@ -408,6 +407,7 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
     queue.turns.start(halves,
                       {.seed = train.seed,
                        .step = options_.step,
+                       .loss_scale = loss_scale(local_.plan),
                        .losses = {train.router_auxiliary_loss, train.router_z_loss},
                        .expert_counts = state(queue).expert_counts,
                        .correction = reinterpret_cast<const float*>(state(queue).correction)},

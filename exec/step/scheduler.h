@@ -72,6 +72,8 @@ class Scheduler {
   void work(std::unique_lock<std::mutex>& lock);
   void workers_loop();
   Queue* pick();
+  // What the loss of this step and its gradients carry (StepFacts).
+  float loss_scale(const Plan& plan) const;
   bool ready(const Queue& queue) const;
   // Performs the head of a queue as far as it goes. Called and left with the lock held.
   void perform(Queue& queue, std::unique_lock<std::mutex>& lock);

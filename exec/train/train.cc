@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <string>
 #include <utility>
 
 #include "exec/cpu/optimizer.h"
@@ -122,22 +123,36 @@ Result<std::vector<StepReport>> train(
   std::vector<StepReport> reports;
   Clock::time_point before = Clock::now();
   AfterStep after;
+  LossScale scale = begin_loss_scale(plan, options, from.scale);
   std::future<Batch> next;
   if (from.step < options.steps) next = batch_of(from.step);
   for (std::int64_t step = from.step; after.go_on && step < options.steps; ++step) {
     put(next.get(), process);
     if (step + 1 < options.steps) next = batch_of(step + 1);
-    const double rate = learning_rate(options, step);
-    const Result<StepResult> ran =
-        process.run({.step = step, .learning_rate = rate, .train = options});
+    const double rate = learning_rate(options, step - scale.skipped);
+    const double scaled_by = scale.scale;
+    const Result<StepResult> ran = process.run({.step = step,
+                                                .skipped = scale.skipped,
+                                                .learning_rate = rate,
+                                                .loss_scale = scaled_by,
+                                                .train = options});
     if (!ran) return ran.error();
     const StepResult& result = ran.value();
+    update_loss_scale(options, result.skipped, scale);
+    if (result.skipped && options.loss_scale == 0 && scaled_by <= 1) {
+      return Error{.message = "diverged at step " + std::to_string(step + 1) +
+                              ": gradients overflow fp16 at a loss scale of 1",
+                   .infeasible = true};
+    }
     const Clock::time_point now = Clock::now();
     const double seconds = seconds_between(std::exchange(before, now), now) - after.aside_s;
     reports.push_back({.step = step,
                        .loss = result.loss,
                        .grad_norm = result.grad_norm,
                        .learning_rate = rate,
+                       .loss_scale = scaled_by,
+                       .skipped = result.skipped,
+                       .next_scale = scale,
                        .seconds = seconds,
                        .tokens_per_s = tokens / seconds,
                        .expert_rows = result.expert_rows,

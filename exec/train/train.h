@@ -10,6 +10,7 @@
 
 #include "exec/step/interpreter.h"
 #include "exec/train/data.h"
+#include "exec/train/loss_scale.h"
 #include "schedules/base/result.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/model/model.h"
@@ -46,6 +47,9 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
 struct StepReport {
   std::int64_t step = 0;  // 0, 1, ...
   double loss = 0, grad_norm = 0, learning_rate = 0;
+  double loss_scale = 0;  // of this step; 0: there was none
+  bool skipped = false;   // StepResult's
+  LossScale next_scale;   // what the next step goes on with
   // From the end of the step before to its own, what the caller does between them too, but for what
   // is no part of training (AfterStep::aside_s).
   double seconds = 0, tokens_per_s = 0;
@@ -61,6 +65,7 @@ double expert_imbalance(const Layout& layout, std::span<const std::int64_t> expe
 struct TrainFrom {
   std::int64_t step = 0;
   std::int64_t samples = 0;  // the first of that step
+  LossScale scale;           // as a checkpoint has it
 };
 
 // What a caller says after a step: to go on, and how long what was no part of training took, as a
@@ -70,10 +75,11 @@ struct AfterStep {
   double aside_s = 0;
 };
 
-// Runs steps [from.step, options.steps); `after_step` sees each. While an asynchronous device works
-// on a step, a thread makes the next one's batch. Error:
-// diverged (`infeasible`), the executor's own failure, or that of `after_step`; steps that were
-// reported before it have run.
+// Runs steps [from.step, options.steps); `after_step` sees each. A step that overflowed in fp16 has
+// no update, and counts for none: not in the optimizer, not in the learning rate's schedule. While
+// an asynchronous device works on a step, a thread makes the next one's batch. Error: diverged
+// (`infeasible`), the executor's own failure, or that of `after_step`; steps that were reported
+// before it have run.
 Result<std::vector<StepReport>> train(
     Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
     const std::function<Result<AfterStep>(const StepReport&)>& after_step,

@@ -16,6 +16,7 @@
 #include "schedules/scenario/keys/plan_use.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/open_scenario.h"
+#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/reader/train_reader.h"
 
@@ -385,6 +386,11 @@ class ScenarioReader {
     scenario_.train =
         read_train(train == nullptr ? nothing : *train, model, scenario_.plan.optimizer, report_);
     scenario_.plan.router_balance = router_balance(scenario_.train);
+    if (train == nullptr || train->given("loss_scale") == nullptr) return;
+    const ComputeType type = scenario_.plan.precision.compute;
+    if (type == ComputeType::Fp16) return;
+    scenario_.warnings.push_back("train.loss_scale changes nothing: the plan computes in " +
+                                 std::string(name_of(type)) + ", not in fp16");
   }
 
   void variation() {

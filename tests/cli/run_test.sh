@@ -172,6 +172,23 @@ planned=$(key "$work/bf16.json" peak_planned_bytes)
 [ "${planned:-0}" -gt 0 ] || fail "bf16: peak_planned_bytes is $planned"
 [ "$planned" = "$(key "$work/bf16.json" peak_allocated_bytes)" ] || fail "bf16: planned is not counted"
 [ "$planned" = "$(key "$work/p.json" peak_allocated_bytes)" ] || fail "bf16: planned is not predicted"
+# fp16: a scale at which gradients overflow skips the steps on every rank; a checkpoint has the scale, and a
+# dynamic one goes on from there, halves at every overflow, and trains below them.
+half="--set plan.precision=fp16"
+"$rehearse" run "$scenario" $half --set train.loss_scale=1e12 --steps 2 --checkpoint "$work/scaled" --json >"$work/b.json" ||
+  fail "fp16 with overflows"
+[ "$(key "$work/b.json" skipped_steps)" = 2 ] || fail "fp16: skipped_steps $(key "$work/b.json" skipped_steps)"
+"$rehearse" run "$scenario" $half --set train.loss_scale=dynamic --steps 40 --resume "$work/scaled" --json \
+  --metrics "$work/scaled.jsonl" >"$work/b.json" || fail "fp16 goes on"
+scales=$(sed -n '/"loss_scales"/,/]/p' "$work/b.json" | tr -dc '0-9.,')
+case $scales in 1000000000000.0,500000000000.0,250000000000.0,*) ;; *) fail "fp16: scales $scales" ;; esac
+skipped=$(key "$work/b.json" skipped_steps)
+[ "$skipped" -ge 10 ] && [ "$skipped" -le 36 ] || fail "fp16: $skipped of 38 steps are skipped"
+[ "$(grep -c '"skipped":true' "$work/scaled.jsonl")" = "$skipped" ] || fail "fp16: metrics"
+"$rehearse" run "$scenario" $half --steps 1 --json >"$work/b.json" && [ "$(key "$work/b.json" skipped_steps)" = 0 ] ||
+  fail "fp16 with its own scale"
+"$rehearse" run "$scenario" --set train.loss_scale=512 --steps 1 >/dev/null 2>"$work/err" || fail "a scale in fp32"
+one_line "$work/err" "train.loss_scale changes nothing: the plan computes in fp32" "a scale in fp32"
 "$rehearse" run "$scenario" --steps 1 --set plan.precision=null >"$work/out" 2>"$work/err" || fail "no precision"
 one_line "$work/err" "plan.precision: bf16 is run as fp32" "bf16 that nobody asks for"
 exit $status

@@ -27,7 +27,7 @@ constexpr UseRow kTrainKeys{
     "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
     "train.router_auxiliary_loss train.router_load_balancing train.router_z_loss "
-    "train.router_bias_rate",
+    "train.router_bias_rate train.loss_scale",
     {}};
 
 // Whether `word` is one of `words`, which blanks part.

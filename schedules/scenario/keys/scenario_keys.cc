@@ -10,11 +10,11 @@ namespace rehearse {
 namespace keys {
 namespace {
 
-constexpr std::array<std::string_view, 1> kTrainLater{"loss_scale"};
 constexpr std::array<std::string_view, 3> kScenarioLater{"adapter", "trainable", "freeze"};
 
 constexpr std::array<std::string_view, 3> kDecays{"constant", "linear", "cosine"};
 constexpr std::array<std::string_view, 2> kBalances{"aux_loss", "seq_aux_loss"};
+constexpr std::array<std::string_view, 1> kLossScales{"dynamic"};
 
 constexpr KeySpec share(std::string_view name, double below) {
   return {.name = name, .types = kNumber, .min = 0, .max = below};
@@ -51,8 +51,15 @@ constexpr std::array kTrainKeys{
             .min = 0,
             .max = 1e3,
             .about = "by how much experts' correction biases move in a step"},
+    KeySpec{.name = "loss_scale",
+            .types = kNumber | kString,
+            .min = 0,
+            .max = 0x1p64,
+            .above_min = true,
+            .choices = kLossScales,
+            .about = "by what a loss in fp16 is multiplied"},
 };
-constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys, .later = kTrainLater};
+constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys};
 
 constexpr std::array kScenarioKeys{
     KeySpec{.name = "$schema", .types = kString, .about = "for editors"},

@@ -60,6 +60,7 @@ TrainOptions read_train(const JsonValue& train, const Transformer* model, Optimi
   number("router_auxiliary_loss", to.router_auxiliary_loss);
   number("router_z_loss", to.router_z_loss);
   number("router_bias_rate", to.router_bias_rate);
+  number("loss_scale", to.loss_scale);  // "dynamic" has none
   check_router_losses(train, model, report);
   check_router_bias(train, model, report);
   if (const JsonValue* kind = train.given("router_load_balancing")) {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs of several processes: the numbers of one process in 18 layouts, and errors that name who is to
+# Runs of several processes: the numbers of one process in 19 layouts, and errors that name who is to
 # blame. Usage: processes_test.sh REHEARSE.
 cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
@@ -44,6 +44,7 @@ layout 2 2 pipeline_parallel=2 schedule=seq_zb_h1 sequence_slices=2
 layout 4 8 pipeline_parallel=2 tensor_parallel=2 data_parallel=2 sequence_parallel=true schedule=1f1b zero_stage=3
 layout 4 4 pipeline_parallel=2 tensor_parallel=2 sequence_parallel=true schedule=1f1b precision=bf16
 layout 2 4 tensor_parallel=2 data_parallel=2 zero_stage=2 precision=bf16
+layout 4 4 pipeline_parallel=2 data_parallel=2 zero_stage=1 schedule=1f1b precision=fp16
 
 # Collectives of a file's own groups: who holds what, and the losses, whatever carries them.
 for processes in 1 2 4; do

@@ -62,10 +62,11 @@ struct Trained {
   std::string error;
 };
 
-// REQUIRES: `run` performs the model in that layout. steps: 0: the scenario's.
+// REQUIRES: `run` performs the model in that layout. num_steps: 0: the scenario's. begin_scale: of
+// a loss in fp16; 0: the rule's.
 inline Trained train_layout(const std::string& model_file,
                             const std::vector<std::string>& plan_keys, int workers = 1,
-                            std::int64_t num_steps = 0) {
+                            std::int64_t num_steps = 0, double begin_scale = 0) {
   Trained out;
   const auto fail = [&out](const Error& error) {
     out.error = error.message;
@@ -92,7 +93,7 @@ inline Trained train_layout(const std::string& model_file,
   const Result<Data> data = Data::open("synthetic", model.vocabulary, options.seed);
   if (!data) return fail(data.error());
   const Result<std::vector<StepReport>> steps =
-      train(process, plan, options, data.value(), nullptr);
+      train(process, plan, options, data.value(), nullptr, {.scale = {.scale = begin_scale}});
   if (!steps) return fail(steps.error());
   for (const StepReport& step : steps.value()) {
     out.losses.push_back(step.loss);
@@ -110,8 +111,8 @@ inline Trained train_layout(const std::string& model_file,
 }
 
 inline Trained train_layout(Family family, const std::vector<std::string>& plan_keys,
-                            int workers = 1, std::int64_t num_steps = 0) {
-  return train_layout(model_text(family), plan_keys, workers, num_steps);
+                            int workers = 1, std::int64_t num_steps = 0, double begin_scale = 0) {
+  return train_layout(model_text(family), plan_keys, workers, num_steps, begin_scale);
 }
 
 // Greatest distances, relative: of a loss, of a norm, and of a tensor in the Euclidean norm.

@@ -110,5 +110,63 @@ TEST(SixteenBitsOver20Steps, LoseWithin2PercentOfFp32AndNotTheSame) {
   }
 }
 
+// fp16 with a loss scale of 2^28: gradients of the logits overflow, every rank leaves the update
+// out, and training goes on at half the scale.
+TEST(Fp16, SkipsStepsThatOverflowOnAllRanksAndGoesOn) {
+  for (const std::vector<std::string>& plan :
+       {std::vector<std::string>{},
+        {"data_parallel=2", "zero_stage=1"},
+        {"pipeline_parallel=2", "schedule=1f1b", "tensor_parallel=2", "sequence_parallel=true"},
+        {"data_parallel=2", "zero_stage=3"}}) {
+    const Trained run = train_layout(Gpt2, in_precision(plan, "fp16"), 1, 20, 0x1p28);
+    ASSERT_EQ(run.error, "");
+    std::size_t skipped = 0;
+    while (skipped < 20 && !std::isfinite(run.norms[skipped])) ++skipped;
+    EXPECT_GE(skipped, 3U);
+    EXPECT_LE(skipped, 12U);
+    for (std::size_t i = skipped; i < 20; ++i) EXPECT_TRUE(std::isfinite(run.norms[i])) << i;
+    EXPECT_LT(run.losses.back(), run.losses[skipped]);
+    // The first update is the first step's: losses from there on are those of a run on later
+    // samples, so compare what a skipped step leaves: the weights.
+    const Trained before = train_layout(Gpt2, in_precision(plan, "fp16"), 1,
+                                        static_cast<std::int64_t>(skipped), 0x1p28);
+    ASSERT_EQ(before.error, "");
+    const Trained shorter = train_layout(Gpt2, in_precision(plan, "fp16"), 1, 1, 0x1p28);
+    EXPECT_EQ(before.weights, shorter.weights);
+    EXPECT_NE(run.weights, before.weights);
+  }
+}
+
+TEST(Fp16, LosesWithin2PercentOfFp32AndNotTheSame) {
+  const Trained wide = train_layout(Gpt2, {}, 1, 20);
+  const Trained narrow = train_layout(Gpt2, {"precision=fp16"}, 1, 20);
+  ASSERT_EQ(wide.error + narrow.error, "");
+  for (std::size_t i = 0; i < 20; ++i) {
+    EXPECT_NEAR(narrow.losses[i] / wide.losses[i], 1, 0.02) << i;
+    EXPECT_NE(narrow.losses[i], wide.losses[i]) << i;
+  }
+}
+
+// torch's rule, start 1024, grown after 3 clean steps, overflows in steps 2, 3, 4 and 9.
+TEST(LossScale, MovesAsTorchsGradScaler) {
+  const LossScaleRule rule{.start = 1024, .interval = 3};
+  Plan plan;
+  plan.precision.compute = ComputeType::Fp16;
+  LossScale scale = begin_loss_scale(plan, {}, {}, rule);
+  std::vector<double> used;
+  for (int step = 0; step < 12; ++step) {
+    used.push_back(scale.scale);
+    update_loss_scale({}, (step >= 2 && step <= 4) || step == 9, scale, rule);
+  }
+  EXPECT_EQ(used,
+            (std::vector<double>{1024, 1024, 1024, 512, 256, 128, 128, 128, 256, 256, 128, 128}));
+  EXPECT_EQ(scale.skipped, 4);
+  const LossScale fixed = begin_loss_scale(plan, {.loss_scale = 512}, scale, rule);
+  EXPECT_EQ(fixed.scale, 512);
+  EXPECT_EQ(fixed.skipped, 4);
+  plan.precision.compute = ComputeType::Bf16;
+  EXPECT_EQ(begin_loss_scale(plan, {}, scale, rule).scale, 0);
+}
+
 }  // namespace
 }  // namespace rehearse::exec

@@ -177,7 +177,7 @@ TEST(PlanUse, EveryNameOfVersion02IsKnown) {
   for (const char* key : {"offload_to", "tensor_parallel_2d", "padding"}) {
     expect_later(std::string("plan.") + key, 1);
   }
-  for (const char* key : {"adapter", "trainable", "freeze", "train.loss_scale"}) {
+  for (const char* key : {"adapter", "trainable", "freeze"}) {
     expect_later(key, 1);
   }
 }
