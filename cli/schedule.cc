@@ -178,7 +178,7 @@ struct Report {
   const Schedule& shown;  // the order, or the same with transfers
   const Evaluation& evaluation;
   double per_unit;
-  std::optional<OrderBound> bound;  // of planned schedules
+  OrderBound bound;  // of planned schedules; least 0: none
 
   double makespan() const {
     return static_cast<double>(evaluation.metrics.makespan.value) / per_unit;
@@ -205,8 +205,8 @@ std::string to_json(const Report& report) {
   const bool spent = timed && metrics.makespan.value > 0;
   const auto known = [](bool is, double value) { return is ? Json(value) : Json(nullptr); };
   json["makespan"] = timed ? number(report.makespan()) : Json(nullptr);
-  if (report.bound) {
-    json["makespan_bound"] = number(static_cast<double>(report.bound->least) / report.per_unit);
+  if (report.bound.least > 0) {
+    json["makespan_bound"] = number(static_cast<double>(report.bound.least) / report.per_unit);
   }
   json["bubble_ratio"] = known(spent, metrics.bubble_ratio);
   json["bubble_overhead"] = known(spent, metrics.bubble_overhead);
@@ -252,10 +252,10 @@ std::string to_chart(const Report& report, const ScheduleOptions& options) {
   text +=
       fmt::format("makespan {:g}; of it {:.4f} is bubble, which is {:.4f} of the time at work\n",
                   report.makespan(), metrics.bubble_ratio, metrics.bubble_overhead);
-  if (report.bound) {
+  if (report.bound.least > 0) {
     text += fmt::format(
         "no order of these stages in this memory takes less than {:g}: {:.1f} % from it\n",
-        static_cast<double>(report.bound->least) / report.per_unit, 100 * report.bound->above());
+        static_cast<double>(report.bound.least) / report.per_unit, 100 * report.bound.above());
   }
   text += fmt::format("from its first op to its last a rank idles {:.4f} of that span at most\n",
                       metrics.span_bubble_ratio);
@@ -346,7 +346,7 @@ int run(const ScheduleOptions& options) {
   }
   const Schedule& shown = options.level == "full" ? evaluation.value().full : order;
   const Report report{order, shown, evaluation.value(), request.ticks.per_unit,
-                      planned_bound(order, request, options)};
+                      planned_bound(order, request, options).value_or(OrderBound{})};
   const Result<std::string> text = formatted(report, options);
   if (!text) return fail(text.error());
   print_text(text.value());
