@@ -492,9 +492,8 @@ constexpr std::array kKeys{
     KeyDraw{"chimera_scaling", 70,
             [](Draw& d) -> std::string {
               if (d.schedule().name != "chimera") return "";
-              const bool even = d.to.number("micro_batch", 1) % 2 == 0;
-              return even ? d.quoted({"forward_doubling", "backward_halving"})
-                          : json_quoted("forward_doubling");
+              // backward_halving is this order of half micro-batches.
+              return json_quoted("forward_doubling");
             }},
 };
 

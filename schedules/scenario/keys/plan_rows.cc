@@ -399,7 +399,10 @@ constexpr std::array kPlanRows{
             .field = &Plan::micro_batch,
             .text =
                 [](const Plan& p) {
-                  return p.micro_batch_auto ? json_quoted("auto") : number(p.micro_batch);
+                  // Of halved backwards the plan holds the halves.
+                  const bool halved = p.chimera_scaling == ChimeraScaling::BackwardHalving;
+                  return p.micro_batch_auto ? json_quoted("auto")
+                                            : number((halved ? 2 : 1) * p.micro_batch);
                 },
             .smaller = smaller_values::micro_batches},
     PlanRow{.key = {.name = "global_batch",
