@@ -72,10 +72,13 @@ std::string offload_remark(const Prediction& p) {
     if (op.kind == OpKind::Offload && op.stage) bytes += payload_of(p.schedule, {i}).bytes();
   }
   const bool chosen = p.plan.offload_activations == OffloadedActivations::Chosen;
+  std::string_view what;
+  if (chosen) what = " and come back for nothing";
+  if (!chosen && p.plan.runtime.performer().keeps_slabs) {
+    what = "; offload_activations chosen finds how much does for nothing";
+  }
   return fmt::format("plan.offload: of a micro-batch {:.3g} GB of activations leave{}",
-                     static_cast<double>(bytes) / 1e9 / p.plan.microbatches(),
-                     chosen ? " and come back for nothing"
-                            : "; offload_activations chosen finds how much does for nothing");
+                     static_cast<double>(bytes) / 1e9 / p.plan.microbatches(), what);
 }
 
 std::string milliseconds(double seconds) {
