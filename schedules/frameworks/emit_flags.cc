@@ -82,7 +82,8 @@ class Emitter {
     if (made_.refused.empty()) check();
     // A key is named once, however many flags say it.
     std::ranges::sort(made_.refused);
-    made_.refused.erase(std::ranges::unique(made_.refused).begin(), made_.refused.end());
+    made_.refused.erase(std::unique(made_.refused.begin(), made_.refused.end()),
+                        made_.refused.end());  // clang 14 lacks ranges::unique's
     if (const Result<> done = write_files(); !done) return done.error();
     return std::move(made_);
   }

@@ -124,9 +124,8 @@ class Maker {
     json["nics"] = nics();
     json["fabric"] = nullptr;
     if (Json measured = calibration(id); !measured.is_null()) json["calibration"] = measured;
-    for (const std::string_view key :
-         {"price_per_gpu_hour", "failures_per_million_gpu_hours", "checkpoint_gb_per_s",
-          "system_power_max_w"}) {
+    for (const std::string_view key : {"price_per_gpu_hour", "failures_per_million_gpu_hours",
+                                       "checkpoint_gb_per_s", "system_power_max_w"}) {
       json[key] = nullptr;
     }
     Json sources = Json::array();
@@ -165,7 +164,7 @@ class Maker {
       if (node_.gpus == 0) gpus_ = std::max(gpus_, log.gpus_per_node);
     }
     std::ranges::sort(called);
-    called.erase(std::ranges::unique(called).begin(), called.end());
+    called.erase(std::unique(called.begin(), called.end()), called.end());
     if (called.size() > 1) {
       return Error{"two kinds of GPU, " + json_excerpt(called[0]) + " and " +
                    json_excerpt(called[1]) + ": a cluster has one"};
@@ -178,9 +177,10 @@ class Maker {
   Result<> find_gpu() {
     const GpuNames* row = names_.gpu(gpu_name_, node_.gpu_pci_device);
     if (row == nullptr) {
-      const std::string what = !gpu_name_.empty()              ? json_excerpt(gpu_name_)
-                               : !node_.gpu_pci_device.empty() ? "PCI device " + node_.gpu_pci_device
-                                                               : "";
+      const std::string what = !gpu_name_.empty() ? json_excerpt(gpu_name_)
+                               : !node_.gpu_pci_device.empty()
+                                   ? "PCI device " + node_.gpu_pci_device
+                                   : "";
       file_.notes.push_back(what.empty()
                                 ? "nobody says which GPU it is: nvidia-smi -L and nccl-tests do"
                                 : "the GPU, " + what + ", is none of the shipped ones");
@@ -213,7 +213,9 @@ class Maker {
     const bool nvidia = gpu_name_.starts_with("NVIDIA") || node_.gpu_pci_vendor == "0x10de";
     const bool amd = gpu_name_.starts_with("AMD") || node_.gpu_pci_vendor == "0x1002";
     return Json{{"name", or_null(gpu_name_)},
-                {"vendor", nvidia ? Json("nvidia") : amd ? Json("amd") : Json()},
+                {"vendor", nvidia ? Json("nvidia")
+                           : amd  ? Json("amd")
+                                  : Json()},
                 {"architecture", "other"},
                 {"compute_capability", node_.compute_capability},
                 {"sm_count", nullptr},
@@ -360,8 +362,7 @@ class Maker {
     std::map<Key, std::pair<double, int>> sums;
     for (const NcclTestsLog& log : machine_.logs) {
       for (const CollectivePoint& p : log.points) {
-        auto& [sum, count] =
-            sums[{static_cast<std::int64_t>(p.op), p.nodes, p.ranks, p.bytes}];
+        auto& [sum, count] = sums[{static_cast<std::int64_t>(p.op), p.nodes, p.ranks, p.bytes}];
         sum += p.time_us;
         ++count;
       }

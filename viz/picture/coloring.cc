@@ -70,7 +70,7 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
       if (traits(c.kind).op_class == OpClass::Compute && c.stage) stages.push_back(c.stage.value);
     }
     std::ranges::sort(stages);
-    stages.erase(std::ranges::unique(stages).begin(), stages.end());
+    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
     most_chunks_ = std::max(most_chunks_, static_cast<std::int32_t>(stages.size()));
   }
   if (by == ColorBy::Kinds) return;

@@ -4,9 +4,12 @@
 #include "schedules/body/sizes.h"
 
 namespace rehearse::own {
+namespace {
 
 using H = TensorHome;
 using K = Kernel;
+
+}  // namespace
 
 Context context_of(const Layout& layout, const BodyShape& shape) {
   Context c{.layout = layout,
