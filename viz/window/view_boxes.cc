@@ -341,13 +341,13 @@ void draw_help(const ViewContext& c, Scene& layer) {
        {"Ctrl + E", "write this view as SVG"},
        {"Ctrl + Q", "close the window"},
        {"Esc", "close, clear"}}};
-  constexpr double kWidth = 560, kLine = 20;
-  const double height = kLine * static_cast<double>(kLines.size()) + 44;
+  constexpr double kWidth = 560, kHelpLine = 20;
+  const double height = kHelpLine * static_cast<double>(kLines.size()) + 44;
   const double x = (c.state.width - kWidth) / 2, y = std::max(4.0, (c.state.height - height) / 2);
   draw_box(c, layer, x, y, kWidth, height);
   add_text(layer, x + 18, y + 26, "Keys and mouse", TextSize::Title, c.colors.text);
   for (std::size_t i = 0; i < kLines.size(); ++i) {
-    const double line = y + 50 + kLine * static_cast<double>(i);
+    const double line = y + 50 + kHelpLine * static_cast<double>(i);
     add_text(layer, x + 18, line, std::string(kLines[i].first), TextSize::Normal, c.colors.text);
     add_text(layer, x + 240, line, std::string(kLines[i].second), TextSize::Normal,
              c.colors.faint_text);

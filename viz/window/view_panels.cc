@@ -114,8 +114,7 @@ static Scene whole_step(const ViewContext& c) {
 
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
   const bool moved = cache.minimap.clip_x != c.at.left || cache.minimap_width != c.at.width;
-  if (moved || cache.minimap_theme != c.theme ||
-      cache.minimap_color_by != c.color_by(0)) {
+  if (moved || cache.minimap_theme != c.theme || cache.minimap_color_by != c.color_by(0)) {
     cache.minimap = whole_step(c);
     cache.minimap_width = c.at.width;
     cache.minimap_theme = c.theme;
@@ -162,10 +161,10 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   const auto [begin, end] = c.shown_range();
   add_text(scene, left, y, c.state.range ? "In the range:" : "In view:", TextSize::Normal,
            c.colors.text);
-  add_text(scene, c.state.width - 12, y,
-           "colour: " + std::string(kColorByNames[static_cast<std::size_t>(c.state.color_by)]) +
-               " (K)",
-           TextSize::Small, c.colors.faint_text, Anchor::End);
+  add_text(
+      scene, c.state.width - 12, y,
+      "colour: " + std::string(kColorByNames[static_cast<std::size_t>(c.state.color_by)]) + " (K)",
+      TextSize::Small, c.colors.faint_text, Anchor::End);
   const double width = c.state.width - left - 12;
   const std::size_t traces = c.session.documents().size();
   double bar_y = y + 10;
@@ -214,8 +213,7 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   }
   const std::vector<KindStyle> shades = c.session.at(0).coloring(c.color_by(0)).shades(c.theme);
   for (std::size_t chunk = 0; chunk < shades.size(); ++chunk) {
-    entry_of({.fill = shades[chunk].fill},
-             (chunk == 0 ? "chunk " : "") + std::to_string(chunk));
+    entry_of({.fill = shades[chunk].fill}, (chunk == 0 ? "chunk " : "") + std::to_string(chunk));
   }
   const Trace& trace = c.session.at(0).trace();
   if (!c.state.memory || trace.memory_time.empty()) return;
@@ -315,7 +313,7 @@ void draw_panel(const ViewContext& c, Scene& scene) {
 
 // What is typed, and the ops whose names hold it: those around the selected one.
 static void draw_search(const ViewContext& c, Scene& layer) {
-  constexpr double kWidth = 460, kLine = 18;
+  constexpr double kWidth = 460, kHitLine = 18;
   constexpr std::ptrdiff_t kShown = 12;
   const std::int32_t d = c.state.selected ? c.state.selected.document : 0;
   const Document& document = c.session.at(d);
@@ -330,7 +328,7 @@ static void draw_search(const ViewContext& c, Scene& layer) {
              : 0;
   const std::ptrdiff_t last = std::min(first + kShown, count);
   const double x = c.state.width / 2.0 - kWidth / 2, y = c.at.top + 8;
-  draw_box(c, layer, x, y, kWidth, 32 + kLine * static_cast<double>(last - first));
+  draw_box(c, layer, x, y, kWidth, 32 + kHitLine * static_cast<double>(last - first));
   add_text(layer, x + 12, y + 20, "/" + c.state.search + "_", TextSize::Normal, c.colors.text);
   std::string found = std::to_string(hits.size()) + (hits.size() == 1 ? " op" : " ops");
   if (hits.size() == Document::kMostHits) found = "the first " + found;
@@ -338,14 +336,14 @@ static void draw_search(const ViewContext& c, Scene& layer) {
   add_text(layer, x + kWidth - 12, y + 19, found + "  ·  Enter, Up, Down", TextSize::Small,
            c.colors.faint_text, Anchor::End);
   double line = y + 42;
-  for (std::ptrdiff_t i = first; i < last; ++i, line += kLine) {
+  for (std::ptrdiff_t i = first; i < last; ++i, line += kHitLine) {
     const OpId op = hits[static_cast<std::size_t>(i)];
     const bool selected = chosen && op == c.state.selected.op;
     if (selected) {
       layer.rects.push_back({.x = x + 4,
                              .y = line - 13,
                              .width = kWidth - 8,
-                             .height = kLine,
+                             .height = kHitLine,
                              .fill = c.colors.text,
                              .alpha = 40});
     }
@@ -353,9 +351,8 @@ static void draw_search(const ViewContext& c, Scene& layer) {
     const std::int64_t takes = trace.end_ns[op.index()] - trace.start_ns[op.index()];
     add_text(layer, x + 12, line, clipped(op_name(trace, op), TextSize::Small, 150),
              TextSize::Small, c.colors.text);
-    add_text(layer, x + 170, line,
-             clipped(row_name(trace, trace.row_of(op)), TextSize::Small, 130), TextSize::Small,
-             c.colors.faint_text);
+    add_text(layer, x + 170, line, clipped(row_name(trace, trace.row_of(op)), TextSize::Small, 130),
+             TextSize::Small, c.colors.faint_text);
     add_text(layer, x + 370, line, time_text(start), TextSize::Small, c.colors.faint_text,
              Anchor::End);
     add_text(layer, x + kWidth - 12, line, time_text(takes), TextSize::Small, c.colors.text,

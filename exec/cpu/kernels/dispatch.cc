@@ -7,14 +7,25 @@
 #include "exec/cpu/kernels/instruction_set.h"
 #include "exec/cpu/kernels/table.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace rehearse::exec {
+
+#if defined(__x86_64__)
+// clang 14 knows no such word of __builtin_cpu_supports.
+static bool converts_halves() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 const std::vector<KernelTable>& kernel_tables() {
   static const std::vector<KernelTable> tables = [] {
     std::vector<KernelTable> list{generic_kernels()};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves()) {
       list.push_back(avx2_kernels());
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
