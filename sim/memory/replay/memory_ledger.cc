@@ -3,6 +3,11 @@
 
 namespace rehearse::sim {
 
+void Ledger::note_change() {
+  if (sum(bytes_) > sum(most_)) most_ = bytes_;
+  trail_.push_back(bytes_);
+}
+
 RankMemory Ledger::result() const {
   const auto bytes = [this](MemoryPart part) { return at_peak_[static_cast<std::size_t>(part)]; };
   RankMemory memory;

@@ -37,10 +37,7 @@ class Ledger {
     if (part_of_.size() <= index) part_of_.resize(2 * index + 64);
     part_of_[index] = part;
     bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
-    if (watched_) {
-      if (sum(bytes_) > sum(most_)) most_ = bytes_;
-      trail_.push_back(bytes_);
-    }
+    if (watched_) note_change();
     if (!building_) peak_in_steps_ = std::max(peak_in_steps_, allocator_.allocated());
     if (allocator_.allocated() > peak_) {
       peak_ = allocator_.allocated();
@@ -57,7 +54,7 @@ class Ledger {
     bytes_[static_cast<std::size_t>(part)] -= allocator_.block_size(handle);
     allocator_.free(handle);
     handle = kNoBlock;
-    if (watched_) trail_.push_back(bytes_);
+    if (watched_) note_change();
   }
   void free(std::vector<Handle>& handles) {
     for (Handle& handle : handles) free(handle);
@@ -105,6 +102,7 @@ class Ledger {
     return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
 
+  void note_change();  // out of line, being rare: what is alive now, and whether it is the most
   void note_mapping(std::int64_t bytes) {
     if (mapped_.empty() || mapped_.back().op != op) mapped_.push_back({.op = op});
     mapped_.back().bytes += bytes;
