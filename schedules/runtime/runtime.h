@@ -53,6 +53,12 @@ enum class PipelineOverlap : std::uint8_t { Never, Interleaved, Always };
 // user buffers: shards go round a ring beside the products of those that came before, and a
 // reduce-scatter takes its product in parts of output features.
 enum class TensorPieces : std::uint8_t { Rows, UserBuffers };
+// What runs side by side in the pairs of DualPipe and DualPipeV: a forward and a backward whole;
+// the exchanges of experts of each beside the other's compute; nothing.
+enum class PairOverlap : std::uint8_t { Full, Experts, None };
+// How ranks that share a sequence come to the keys and values of all of it: round a ring, gathered,
+// or as whole sequences of some heads (DeepSpeed-Ulysses, arXiv 2309.14509).
+enum class ContextParallelAlgorithm : std::uint8_t { Ring, AllGather, AllToAll };
 // What selective recomputation makes again: the attention core, or every operation whose output is
 // cheap (torchtitan's operator-level checkpointing).
 enum class SelectiveRecompute : std::uint8_t { AttentionCore, Operators };
@@ -131,6 +137,8 @@ struct RuntimeTraits {
   ParameterUpdate parameter_update = ParameterUpdate::AllGather;
   bool aligned_reductions = true;  // overlapped, positions of a pipeline reduce at the same time
   Fp8Communication fp8_communication = Fp8Communication::Gather;
+  ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
+  PairOverlap overlap_pair = PairOverlap::Full;  // both unless the plan says
   bool context_parallel_balance = true;  // each rank has an early and a late part of a sequence;
                                          // else the last has the part that attends to most keys
   // From this stage of ZeRO on parameters lie in shards of units, gathered around their use

@@ -18,6 +18,9 @@ namespace rehearse {
 
 inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"eager", "unfused", "flash1",
                                                                        "flash2", "flash3"};
+inline constexpr std::array<std::string_view, 3> kPairOverlapNames{"full", "experts", "none"};
+inline constexpr std::array<std::string_view, 3> kContextParallelNames{"ring", "all_gather",
+                                                                       "all_to_all"};
 
 struct TraitRow {
   using T = RuntimeTraits;
@@ -25,8 +28,9 @@ struct TraitRow {
   std::variant<bool T::*, std::int32_t T::*, AttentionKernel T::*, GradientAccumulation T::*,
                CrossEntropy T::*, GatedMlp T::*, SequenceGather T::*, GradientReduction T::*,
                GradientCommunication T::*, ParameterUpdate T::*, Fp8Communication T::*,
-               PipelineOverlap T::*, TensorPieces T::*, SelectiveRecompute T::*, Fp8Casts T::*,
-               EagerKernels T::*, CudaGraphs T::*>
+               PipelineOverlap T::*, PairOverlap T::*, ContextParallelAlgorithm T::*,
+               TensorPieces T::*, SelectiveRecompute T::*, Fp8Casts T::*, EagerKernels T::*,
+               CudaGraphs T::*>
       field;
   bool of_plan = false;  // a plan may say it too, and then:
   RunUse run{};          // what `run` does with that
@@ -195,6 +199,10 @@ inline constexpr std::array kTraitRows = [] {
       of_plan(flag("context_parallel_balance", &T::context_parallel_balance,
                    "each rank has an early and a late part of a sequence"),
               "null | true", "false", "contiguous parts of a sequence are priced"),
+      choice("context_parallel_algorithm", &T::context_parallel_algorithm, kContextParallelNames,
+             "how ranks that share a sequence come to its keys where the plan does not say"),
+      choice("overlap_pair", &T::overlap_pair, kPairOverlapNames,
+             "what runs side by side in pairs of DualPipe where the plan does not say"),
       flag("shards_master_parameters", &T::shards_master_parameters,
            "shards of parameters are fp32 and their own master copy: 4 + 4 + 8 bytes"),
       flag("gathers_once_in_pipeline", &T::gathers_once_in_pipeline,

@@ -38,12 +38,6 @@ constexpr bool is_quantized(ComputeType type) {
 constexpr bool is_block_scaled(ComputeType type) {
   return type >= ComputeType::Mxfp8;
 }
-// What runs side by side in the pairs of DualPipe and DualPipeV: a forward and a backward whole;
-// the exchanges of experts of each beside the other's compute; nothing.
-enum class PairOverlap : std::uint8_t { Full, Experts, None };
-// How ranks that share a sequence come to the keys and values of all of it: round a ring, gathered,
-// or as whole sequences of some heads (DeepSpeed-Ulysses, arXiv 2309.14509).
-enum class ContextParallelAlgorithm : std::uint8_t { Ring, AllGather, AllToAll };
 // How Chimera takes more micro-batches than positions (arXiv 2107.06925, section 3.5).
 enum class ChimeraScaling : std::uint8_t { None, ForwardDoubling, BackwardHalving };
 // Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not.

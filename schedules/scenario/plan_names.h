@@ -21,9 +21,6 @@ inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimize
 inline constexpr std::array<std::string_view, 2> kOffloadTargetNames{"host", "nvme"};
 inline constexpr std::array<std::string_view, 3> kOffloadedActivationsNames{"all", "checkpoints",
                                                                             "chosen"};
-inline constexpr std::array<std::string_view, 3> kPairOverlapNames{"full", "experts", "none"};
-inline constexpr std::array<std::string_view, 3> kContextParallelNames{"ring", "all_gather",
-                                                                       "all_to_all"};
 inline constexpr std::array<std::string_view, 3> kChimeraScalingNames{"none", "forward_doubling",
                                                                       "backward_halving"};
 inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16",  "bf16",

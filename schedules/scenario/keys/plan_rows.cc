@@ -460,20 +460,22 @@ constexpr std::array kPlanRows{
         .field = &Plan::loss_chunks,
         .text = [](const Plan&
                        p) { return p.loss_chunks > 1 ? number(p.loss_chunks) : std::string(); }},
-    PlanRow{
-        .key = {.name = "precision",
-                .types = kString | kObject,
-                .choices = kComputeTypeNames,
-                .members = &kPrecision,
-                .searchable = true,
-                .about = "types of parameters, gradients, optimizer and products"},
-        .run = said("", "", "what the device has instead; left out, a CPU runs fp32"),
-        .field = &Plan::precision,
-        .text = plan_values::precision,
-        .idle = {{{[](const JsonValue& value) { return value.text == "fp16"; },
-                   [](const Plan& p) { return sharded(p) && p.runtime.shards_master_parameters; },
-                   "the runtime's shards have the same bytes in fp16 as in bf16: 4 + 4 + 8, "
-                   "gathered in 2"}}}},
+    PlanRow{.key = {.name = "precision",
+                    .types = kString | kObject,
+                    .choices = kComputeTypeNames,
+                    .members = &kPrecision,
+                    .searchable = true,
+                    .about = "types of parameters, gradients, optimizer and products"},
+            .run = said("", "", "what the device has instead; left out, a CPU runs fp32"),
+            .field = &Plan::precision,
+            .text = plan_values::precision,
+            .idle = {{{[](const JsonValue& value) { return value.text == "fp16"; },
+                       [](const Plan& p) {
+                         return sharded(p) && p.runtime.shards_master_parameters &&
+                                !p.runtime.own_executor;  // which scales its loss
+                       },
+                       "the runtime's shards have the same bytes in fp16 as in bf16: 4 + 4 + 8, "
+                       "gathered in 2"}}}},
     PlanRow{.key = choice("optimizer", kOptimizerNames,
                           "adamw, with moments in 8 bit, muon for matrices, or lion"),
             .run = priced(R"(null | "adamw" | "lion")", R"("muon")",

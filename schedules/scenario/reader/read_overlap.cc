@@ -87,6 +87,7 @@ void read_pairs(const GivenKeys& keys, Plan& plan) {
     return keys.fail(&Plan::overlap_pair,
                      given->text + ": nothing overlaps under synchronous_launch; leave one out");
   }
+  plan.overlap_pair = plan.runtime.overlap_pair;
   if (given != nullptr) {
     const auto word = std::ranges::find(kPairOverlapNames, given->text);
     plan.overlap_pair = static_cast<PairOverlap>(word - kPairOverlapNames.begin());

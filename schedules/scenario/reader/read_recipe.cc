@@ -82,7 +82,10 @@ void check_exchanged_heads(const GivenKeys& keys, const Transformer& model, cons
 }
 
 // How ranks that share a sequence meet its keys.
-void check_context_parallel(const GivenKeys& keys, const Plan& plan) {
+void read_context_parallel(const GivenKeys& keys, Plan& plan) {
+  if (keys.given(&Plan::context_parallel_algorithm) == nullptr) {
+    plan.context_parallel_algorithm = plan.runtime.context_parallel_algorithm;
+  }
   if (plan.context_parallel == 1 ||
       plan.context_parallel_algorithm != ContextParallelAlgorithm::AllToAll) {
     return;
@@ -116,7 +119,7 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
               kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
   }
   read_dropout(keys, plan);
-  check_context_parallel(keys, plan);
+  read_context_parallel(keys, plan);
 }
 
 namespace {

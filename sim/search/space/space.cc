@@ -240,9 +240,9 @@ void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
   for (const SpaceKey& key : experts) {
     if (space.base.model.experts.count > 0 && is_open(space, key.key)) extra.push_back(&key);
   }
-  // A gather shows what a ring hides: tried where it is asked for.
+  // As the runtime does, and with heads exchanged.
   const SpaceKey context{std::string(key_of(&Plan::context_parallel_algorithm)),
-                         {text_value("ring"), text_value("all_to_all")}};
+                         {JsonValue{}, text_value("all_to_all")}};
   if (mesh.context > 1 && is_open(space, context.key)) extra.push_back(&context);
   std::vector<std::size_t> at(extra.size(), 0);
   JsonValue plan = space.plan;

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "tests/schedules/runtime/runtime_named.h"
 #include "tests/sim/search/search_fixture.h"
 
 namespace rehearse::sim {
@@ -102,6 +104,17 @@ TEST(Framework, SaysWhatItCanLaunch) {
   EXPECT_FALSE(named("deepspeed").launches(plan));  // ZeRO-3 has no pipeline there
   plan.pipeline_parallel = 1;
   EXPECT_TRUE(named("deepspeed").launches(plan));
+}
+
+// What pairs of a framework hide at most, and what its profile does where the plan is silent, are
+// of two files: they must not contradict each other.
+TEST(Framework, DoesWhatItsProfileDoesByDefault) {
+  const std::vector<Framework> all = shipped_frameworks().value();
+  for (const Framework& framework : all) {
+    const RuntimeTraits profile = runtime_named(framework.runtimes.front());
+    const bool pairs = framework.runs("dualpipe") || framework.runs("dualpipev");
+    EXPECT_TRUE(!pairs || profile.overlap_pair >= framework.pairs) << framework.name;
+  }
 }
 
 // A plan of Megatron-LM's profile with torch's order: another framework is needed.
