@@ -17,6 +17,7 @@
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"
 #include "viz/picture/paint.h"
+#include "viz/picture/ranks/heat_map.h"
 #include "viz/window/session.h"
 #include "viz/window/view_scene.h"
 
@@ -276,6 +277,49 @@ void WindowFrames(benchmark::State& state) {
   state.counters["p99_ms"] = times[times.size() * 99 / 100];
 }
 
+// A heat map of 10,000 ranks while zooming and panning: every cell's exact sum and its worst rank,
+// and the colours. Arguments: ops of all ranks, what it counts (viz::HeatOf).
+void HeatFrames(benchmark::State& state) {
+  constexpr std::int32_t kRanks = 10'000, kColumns = 1000;
+  Trace trace = big_trace(state.range(0), kRanks);
+  trace.row_class = std::vector<std::int32_t>(kRanks, 0);
+  const TraceIndex index(trace);
+  const HeatSource source(index);
+  const auto of = static_cast<HeatOf>(state.range(1));
+  std::vector<double> times;
+  std::mt19937 random(7);
+  Frame frame;
+  const auto draw = [&](double begin, double end) {
+    const View view{.begin = {static_cast<std::int64_t>(begin)},
+                    .end = {static_cast<std::int64_t>(end) + 1},
+                    .width_px = kColumns,
+                    .snap = true};
+    const double start = cpu_ms();
+    layout(index, view, {}, frame);
+    const HeatTable table = source.table(of, frame.edges, heat_bands(700, 1));
+    Scene scene;
+    paint_heat(table, of, view, {.height = 700}, Theme::Dark, scene);
+    benchmark::DoNotOptimize(scene.strips.data());
+    times.push_back(cpu_ms() - start);
+  };
+  draw(0, static_cast<double>(trace.end.value));  // what is derived once is no frame
+  times.clear();
+  for (auto _ : state) {
+    double begin = 0, end = static_cast<double>(trace.end.value);
+    for (int step = 0; step < 60; ++step) {
+      draw(begin, end);
+      const double span = end - begin;
+      const double at = begin + span * static_cast<double>(random() % 100) / 100;
+      const double factor = step % 40 < 25 ? 0.8 : 1.4;
+      begin = at - (at - begin) * factor;
+      end = at + (end - at) * factor;
+    }
+  }
+  std::ranges::sort(times);
+  state.counters["p50_ms"] = times[times.size() / 2];
+  state.counters["p99_ms"] = times[times.size() * 99 / 100];
+}
+
 // 64 ranks with 512 ops each, from the trace to the file's text.
 template <std::string (*kDraw)(const Scene&)>
 void render(benchmark::State& state) {
@@ -358,6 +402,13 @@ BENCHMARK(LayoutFrames)
 BENCHMARK(WindowFrames)
     ->Args({10'000'000, 0})
     ->Args({10'000'000, 1})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
+BENCHMARK(HeatFrames)
+    ->Args({10'000'000, kHeatIdle})
+    ->Args({10'000'000, heat_of(IdleCause::Communication)})
+    ->Args({10'000'000, kHeatExcess})
+    ->Args({1'000'000, kHeatExcess})
     ->Unit(benchmark::kMillisecond)
     ->Iterations(1);
 BENCHMARK(RenderSvg)->Arg(64)->Unit(benchmark::kMillisecond);

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "schedules/base/json_document.h"
-#include "viz/analysis/stragglers.h"
+#include "viz/analysis/ranks/stragglers.h"
 #include "viz/analysis/units_text.h"
 
 namespace rehearse::cli {

@@ -15,7 +15,7 @@
 #include "schedules/ir/bucket_words.h"
 #include "schedules/ir/text.h"
 #include "schedules/trace/collectives_inside.h"
-#include "viz/analysis/align.h"
+#include "viz/analysis/two/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/curves.h"
 #include "viz/analysis/units_text.h"

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "cli/trace/waterfall_of.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
 #include "sim/explain/explanation.h"
@@ -88,18 +89,6 @@ Result<sim::Explained> side_of(const std::string& path, const std::vector<std::s
   if (trace.step().value <= 0) return Error{path + ": holds no step"};
   if (trace.idle.empty()) viz::attribute_idle(trace);
   return sim::explained(trace);
-}
-
-viz::Waterfall waterfall_of(const sim::Explanation& explanation) {
-  viz::Waterfall waterfall{.title = explanation.sentence,
-                           .from = "A: " + explanation.a.title,
-                           .to = "B: " + explanation.b.title,
-                           .begin = explanation.a.breakdown.step_ns};
-  for (const sim::CauseDifference& cause : explanation.causes) {
-    if (cause.difference() == 0) continue;
-    waterfall.steps.push_back({sim::words_of(cause.causes), cause.difference()});
-  }
-  return waterfall;
 }
 
 int explain(const ExplainOptions& options) {

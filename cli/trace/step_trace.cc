@@ -8,7 +8,7 @@
 #include "schedules/scenario/mesh.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/memory/arena_memory.h"
-#include "viz/analysis/align.h"
+#include "viz/analysis/two/align.h"
 #include "viz/analysis/analysis.h"
 
 namespace rehearse::cli {

@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "cli/trace/trace_options.h"
 #include "schedules/base/json_reader.h"
-#include "viz/analysis/align.h"
+#include "viz/analysis/two/align.h"
 #include "viz/import/import.h"
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"

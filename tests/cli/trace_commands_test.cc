@@ -90,6 +90,44 @@ TEST_F(TraceCommands, RenderCutsTimeAndRanks) {
   EXPECT_NE(picture.find("shown: 2.00 µs to 9.00 µs"), std::string::npos);
 }
 
+// Two traces: lanes, lags and the causes that explain prints, in text and picture alike.
+TEST_F(TraceCommands, RenderLaysTwoTracesSideBySide) {
+  const std::string both = file("a.trace") + " " + file("b.trace");
+  const Outcome done = run("render " + both + " --text --svg " + file("two.svg"));
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  const std::string picture = bytes_of(file("two.svg"));
+  const Outcome causes = run("explain " + both + " --svg " + file("why.svg"));
+  EXPECT_EQ(causes.exit_code, 0) << causes.out;
+  const std::string waterfall = bytes_of(file("why.svg"));
+  int compared = 0;
+  for (std::size_t at = waterfall.find('>'); at != std::string::npos;
+       at = waterfall.find('>', at + 1)) {
+    const std::string words = waterfall.substr(at + 1, waterfall.find('<', at) - at - 1);
+    const bool difference = words.size() > 3 && (words[0] == '+' || words[0] == '-');
+    if (!difference) continue;
+    EXPECT_NE(picture.find(">" + words + "<"), std::string::npos) << words;
+    EXPECT_NE(done.out.find(words), std::string::npos) << words;
+    ++compared;
+  }
+  EXPECT_GE(compared, 1) << waterfall;
+  EXPECT_NE(done.out.find("measured: "), std::string::npos) << done.out;
+  EXPECT_EQ(run("render " + both + " --align wall --png " + file("two.png")).exit_code, 0);
+  const Outcome op = run("render " + both + " --align 1F2 --text");
+  EXPECT_NE(op.out.find("1F2 begins together, on rank 8 (x8)"), std::string::npos) << op.out;
+}
+
+TEST_F(TraceCommands, RenderDrawsManyRanks) {
+  const Outcome heat =
+      run("render " + file("a.trace") + " --heat idle --text --png " + file("heat.png"));
+  EXPECT_EQ(heat.exit_code, 0) << heat.out;
+  EXPECT_NE(heat.out.find("rank 31 "), std::string::npos) << heat.out;
+  EXPECT_EQ(bytes_of(file("heat.png")).substr(1, 3), "PNG");
+  const Outcome waited =
+      run("render " + file("a.trace") + " --stragglers --text --svg " + file("waited.svg"));
+  EXPECT_EQ(waited.exit_code, 0) << waited.out;
+  EXPECT_NE(waited.out.find("others waited"), std::string::npos) << waited.out;
+}
+
 TEST_F(TraceCommands, ExportedChromeJsonDrawsTheSamePicture) {
   EXPECT_EQ(run("export " + file("a.trace") + " --to chrome " + file("a.json")).exit_code, 0);
   EXPECT_EQ(run("render " + file("a.trace") + " --svg " + file("a.svg")).exit_code, 0);
@@ -157,14 +195,31 @@ TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
   const std::string trace = file("a.trace");
   expect_refused("render " + trace,
                  "render: say what to make: --svg FILE, --png FILE, --html FILE or --text");
-  expect_refused("render " + trace + " " + trace + " --text",
-                 "render: one trace; with --html one, or two to lay side by side");
+  expect_refused("render " + trace + " " + trace + " " + trace + " --text",
+                 "render: one trace, or two to lay side by side");
+  expect_refused("render " + trace + " " + trace + " --text --heat idle",
+                 "render: two traces: not --heat, --stragglers, --experts or --color-by");
+  expect_refused("render " + trace + " --text --align wall",
+                 "render: --align lays two traces side by side; this is one");
+  expect_refused("render " + trace + " " + trace + " --text --align 9F9",
+                 "render: --align 9F9: neither step nor wall, and no op of that name in both traces");
+  expect_refused("render " + trace + " --text --heat idle --stragglers",
+                 "render: one of --heat, --stragglers and --experts");
+  expect_refused("render " + trace + " --text --heat resource",
+                 "render: --heat resource: " + trace + ": no idle time of that cause");
+  expect_refused("render " + trace + " --text --heat excess",
+                 "render: --heat excess: " + trace +
+                     ": no ranks that do the same: a measured trace of several replicas has them");
+  expect_refused("render " + trace + " --text --heat idle --color-by rank",
+                 "render: --color-by is of ops: not with --heat or --stragglers");
+  expect_refused("render " + trace + " --text --stragglers --range 0:1ms",
+                 "render: --stragglers tells of whole steps: not --range or --ranks");
   expect_refused("render " + trace + " --text --report " + trace,
                  "render: --report goes with --html");
   expect_refused("render " + trace + " --html " + file("p.html") + " --range 0:1ms",
                  "render: --html draws whole traces, for a reader to look into: not with --svg, "
-                 "--png, --text, --experts, --range, --ranks, --width, --scale, --color-by or "
-                 "--dark");
+                 "--png, --text, --heat, --stragglers, --experts, --range, --ranks, --align, "
+                 "--width, --scale, --color-by or --dark");
   expect_refused("render /nowhere --text", "/nowhere: no such file");
   expect_refused("render /dev/zero --text", "/dev/zero: is not a regular file");
   expect_refused("render " + trace + " --text --range 5",

@@ -62,11 +62,17 @@ OpId other_end(const Trace& trace, const Causality& causes, OpId via) {
   return last;
 }
 
-Wait waited_for(const Trace& trace, const Causality& causes, OpId op) {
+Wait waited_for(const Trace& trace, const Causality& causes, OpId op, LastMembers* known) {
   const OpId last = last_before(trace, causes, op, class_of(trace, op) == OpClass::Compute);
   if (!last) return {};
   if (!brings(class_of(trace, last))) return {.source = last};
-  Wait wait{.via = last, .sent = other_end(trace, causes, last)};
+  Wait wait{.via = last};
+  if (known == nullptr) {
+    wait.sent = other_end(trace, causes, last);
+  } else {
+    OpId& sent = known->try_emplace(causes.node_of(last)).first->second;
+    wait.sent = sent = sent ? sent : other_end(trace, causes, last);
+  }
   // What computed: other transfers of the same stream may stand between.
   OpId at = wait.sent;
   for (int steps = 0; steps < 64; ++steps) {

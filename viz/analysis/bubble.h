@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <unordered_map>
 
 #include "viz/analysis/causality.h"
 
@@ -15,9 +16,13 @@ struct Wait {
   OpId source;  // the op that this waited for in its turn, on the rank that was waited for; none:
                 // it waited for nothing
 };
+// The last member of each collective that was asked for, by its node: one of thousands is looked for
+// once.
+using LastMembers = std::unordered_map<std::int32_t, OpId>;
 // Of an op that computes what came last from elsewhere than its own lane, if anything did; of all
-// others what came last.
-Wait waited_for(const Trace& trace, const Causality& causes, OpId op);
+// others what came last. `known` saves time where many are asked for.
+Wait waited_for(const Trace& trace, const Causality& causes, OpId op,
+                LastMembers* known = nullptr);
 
 // Of an op that meets others at a match: the SEND, or the member of a collective that was ready
 // last; else the op.

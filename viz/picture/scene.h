@@ -79,4 +79,7 @@ struct Scene {
   }
 };
 
+// The scene with all that is in it so much farther right and down.
+Scene moved(Scene scene, double x, double y);
+
 }  // namespace rehearse::viz

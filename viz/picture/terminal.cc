@@ -93,6 +93,29 @@ std::string padded(std::string text, std::size_t width) {
 
 }  // namespace
 
+std::string terminal_row(const TraceIndex& index, std::int32_t row, std::int64_t begin,
+                         std::int64_t end, std::int64_t columns, bool color) {
+  const Trace& trace = index.trace();
+  std::string out;
+  int last = -1;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const auto edge = [&](std::int64_t i) {
+      return begin + (end - begin) / columns * i + (end - begin) % columns * i / columns;
+    };
+    if (edge(c) >= trace.end.value || edge(c + 1) <= trace.begin.value) {  // beside the step
+      out += ' ';
+      continue;
+    }
+    const Cell cell = cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1));
+    if (color && ansi_color(cell.color) != last) {
+      last = ansi_color(cell.color);
+      out += "\x1b[38;5;" + std::to_string(last) + "m";
+    }
+    out += cell.letter;
+  }
+  return color ? out + "\x1b[0m" : out;
+}
+
 std::string terminal_chart(const TraceIndex& index, const TerminalOptions& options) {
   const Trace& trace = index.trace();
   const bool whole = options.begin == options.end;
@@ -113,20 +136,7 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
          time_text((end - begin) / columns) + "\n";
   for (std::int32_t row = first; row < last && trace.slots > 0; ++row) {
     out += padded(row_name(trace, {row}), label) + " |";
-    int color = -1;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      const auto edge = [&](std::int64_t i) {
-        return begin + (end - begin) / columns * i + (end - begin) % columns * i / columns;
-      };
-      const Cell cell =
-          cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1));
-      if (options.color && ansi_color(cell.color) != color) {
-        color = ansi_color(cell.color);
-        out += "\x1b[38;5;" + std::to_string(color) + "m";
-      }
-      out += cell.letter;
-    }
-    if (options.color) out += "\x1b[0m";
+    out += terminal_row(index, row, begin, end, columns, options.color);
     const Summary sum = summarize(index, begin, end, row, row + 1);
     out += "| idle " + percent_text(sum.bubble_ratio()) + "\n";
   }

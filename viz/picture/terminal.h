@@ -19,5 +19,8 @@ struct TerminalOptions {
 // twentieth of the column or more; '.' is a bubble, '~' one that waits for communication. The
 // numbers at the end of a line are exact.
 std::string terminal_chart(const TraceIndex& index, const TerminalOptions& options);
+// The letters of one row alone, within [begin, end).
+std::string terminal_row(const TraceIndex& index, std::int32_t row, std::int64_t begin,
+                         std::int64_t end, std::int64_t columns, bool color);
 
 }  // namespace rehearse::viz

@@ -13,6 +13,10 @@ constexpr double kBars = 460, kValue = 84, kMostLabel = 380;
 // Of Okabe and Ito: totals, what takes longer, what takes less.
 constexpr Color kTotal{0, 114, 178}, kLonger{213, 94, 0}, kShorter{0, 158, 115};
 
+std::string difference_text(const WaterfallStep& step) {
+  return (step.difference > 0 ? "+" : "") + time_text(step.difference);
+}
+
 class FallDrawing {
  public:
   FallDrawing(const Waterfall& waterfall, Theme theme)
@@ -52,7 +56,7 @@ class FallDrawing {
       y += kFallRow;
       const bool longer = step.difference > 0;
       bar(y, step.label, std::min(at, at + step.difference), std::max(at, at + step.difference),
-          longer ? kLonger : kShorter, (longer ? "+" : "") + time_text(step.difference));
+          longer ? kLonger : kShorter, difference_text(step));
       joint(y, at);
       at += step.difference;
     }
@@ -122,6 +126,24 @@ class FallDrawing {
 
 Scene waterfall_scene(const Waterfall& waterfall, Theme theme) {
   return FallDrawing(waterfall, theme).run();
+}
+
+std::string waterfall_text(const Waterfall& waterfall) {
+  std::int64_t end = waterfall.begin;
+  std::size_t label = std::max(waterfall.from.size(), waterfall.to.size());
+  for (const WaterfallStep& step : waterfall.steps) {
+    end += step.difference;
+    label = std::max(label, step.label.size());
+  }
+  std::string out = waterfall.title + "\n";
+  const auto line = [&](std::string name, const std::string& value) {
+    name.resize(label + 2, ' ');
+    out += "  " + name + value + "\n";
+  };
+  line(waterfall.from, time_text(waterfall.begin));
+  for (const WaterfallStep& step : waterfall.steps) line(step.label, difference_text(step));
+  line(waterfall.to, time_text(end));
+  return out;
 }
 
 }  // namespace rehearse::viz

@@ -27,5 +27,7 @@ struct Waterfall {
 // left. Where the differences are small against the totals the axis does not begin at 0, and says
 // so.
 Scene waterfall_scene(const Waterfall& waterfall, Theme theme = Theme::Light);
+// The same numbers, a line each.
+std::string waterfall_text(const Waterfall& waterfall);
 
 }  // namespace rehearse::viz

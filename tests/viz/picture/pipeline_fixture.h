@@ -145,6 +145,47 @@ inline Trace one_f_one_b_trace(std::int32_t p, std::int32_t m, const Durations& 
   return make_trace(timed.schedule, timed.start, timed.end, std::move(options));
 }
 
+// 1F1B on p positions `copies` times over, each copy on ranks of its own, as a measurement has it; in
+// copy `slow` forwards take half as long again.
+inline Trace replicas_trace(std::int32_t p, std::int32_t m, std::int32_t copies, std::int32_t slow,
+                            const Durations& d = {}) {
+  Timed all;
+  TraceOptions options{.label = TraceLabel::Measured, .title = "replicas"};
+  std::int32_t ops = 0, matches = 0;
+  for (std::int32_t copy = 0; copy < copies; ++copy) {
+    Durations own = d;
+    own.optimizer = 0;
+    if (copy == slow) own.forward += own.forward / 2;
+    const Timed one = one_f_one_b(p, m, own);
+    if (copy == 0) {
+      all.schedule.level = one.schedule.level;
+      all.schedule.name = one.schedule.name;
+      all.schedule.microbatches = m;
+      all.schedule.placement = one.schedule.placement;
+    }
+    for (std::size_t i = 0; i < one.schedule.ops.size(); ++i) {
+      Op op = one.schedule.ops[i];
+      if (op.match) op.match.value += matches;
+      all.schedule.ops.push_back(op);
+      all.start.push_back(one.start[i]);
+      all.end.push_back(one.end[i]);
+      for (auto w = one.schedule.wait_begin[i]; w < one.schedule.wait_begin[i + 1]; ++w)
+        all.schedule.waits.push_back({one.schedule.waits[static_cast<std::size_t>(w)].value + ops});
+      all.schedule.wait_begin.push_back(static_cast<std::int32_t>(all.schedule.waits.size()));
+    }
+    for (std::int32_t row = 0; row < p; ++row) {
+      all.schedule.row_begin.push_back(ops +
+                                       one.schedule.row_begin[static_cast<std::size_t>(row) + 1]);
+      options.rows.push_back({.position = {row}, .first_rank = {copy * p + row}});
+      options.row_class.push_back(row);
+    }
+    ops += one.schedule.num_ops();
+    matches += 2 * p * m;
+  }
+  options.schedule_hash = "replicas of " + all.schedule.name;
+  return make_trace(all.schedule, all.start, all.end, std::move(options));
+}
+
 // `rows` compute lanes of `n` ops each: kinds, durations and gaps drawn with `seed`. Gaps and ops
 // of length 0 occur.
 inline Trace random_trace(std::int32_t rows, std::int32_t n, std::uint32_t seed,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/analysis/stragglers.h"
+#include "viz/analysis/ranks/stragglers.h"
 
 #include <algorithm>
 

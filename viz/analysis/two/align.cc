@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/analysis/align.h"
+#include "viz/analysis/two/align.h"
 
 namespace rehearse::viz {
 namespace {
