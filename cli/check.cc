@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse check: proves a schedule, or says what is wrong with it.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/open.h"
@@ -10,11 +14,15 @@
 #include "schedules/base/standard_input.h"
 #include "schedules/body/body_proof.h"
 #include "schedules/formats/schedule_file.h"
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/text.h"
 #include "schedules/ir/where.h"
+#include "schedules/order/order_bound.h"
+#include "schedules/passes/plan_order.h"
 #include "schedules/proof/validate.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/open_scenario.h"
+#include "schedules/timing/metrics.h"
 #include "schedules/transfers/add_transfers.h"
 #include "sim/report/fit_text.h"
 
@@ -36,11 +44,32 @@ struct CheckOptions {
 struct Checked {
   std::string path;
   Schedule schedule;  // what was proved
-  bool lowered_here = false;
+  bool lowered_here = false, of_file = false;
   Validation validation;
   std::vector<InsideSum> inside;  // collectives of bodies, of a scenario's
+  // Of an order that can be bounded: by how much it takes longer than what none takes less than. A
+  // file's, with F = I = W, in the memory that it needs; a planned one's, as it is reported.
+  std::optional<double> above_bound;
   std::string note;               // about the file, for stderr
 };
+
+// In the memory that the order itself needs. None: also where it lists recomputation, which costs
+// what no file says.
+std::optional<double> above_bound_of(const Schedule& order) {
+  const bool trains = std::ranges::any_of(order.ops, [](const Op& op) { return is_backward(op.kind); });
+  if (!trains || PlacedRecompute(order).any()) return {};
+  const std::int32_t chunks = visited_chunks(order);
+  const Nanoseconds unit{chunks};
+  ScheduleShape shape{.positions = order.num_rows(),
+                      .microbatches = order.microbatches,
+                      .times = {.forward = unit, .input_gradient = unit, .weight_gradient = unit}};
+  const Result<ComputeTiming> timing = time_compute(order, divide(shape.times, chunks));
+  if (!timing) return {};
+  shape.memory_limit = measure(order, timing.value()).largest_weighted_peak() /
+                       (chunks * std::min(shape.positions, shape.microbatches));
+  const std::optional<OrderBound> bound = bound_of(order, shape);
+  return bound ? std::optional(bound->above()) : std::nullopt;
+}
 
 // An order of compute ops, and the same with our transfers if it is sound itself.
 Checked check_order(const Schedule& order, const CheckOptions& options) {
@@ -71,6 +100,7 @@ Result<Checked> check_scenario(const std::string& path, const CheckOptions& opti
   checked.validation = validate(
       checked.schedule,
       {.streams = options.streams, .compute_order = &prediction.order, .capacity = capacity});
+  checked.above_bound = above_bound(prediction.plan, prediction.order);
   InsideProof inside = prove_inside(checked.schedule, {scenario.model, prediction.plan});
   checked.inside = std::move(inside.sums);
   if (!inside.fault.empty()) {
@@ -115,6 +145,8 @@ Result<Checked> check_file(const std::string& named, const CheckOptions& options
                  " ranks, --stages asks for " + std::to_string(options.stages)};
   }
   Checked checked = check_order(schedule, options);
+  checked.of_file = true;
+  if (checked.validation.sound()) checked.above_bound = above_bound_of(compute_order_of(schedule));
   checked.note = file.value().note;
   if (!file.value().hash_matches) {
     checked.note += (checked.note.empty() ? "" : "; ");
@@ -146,6 +178,12 @@ std::string inside_text(const std::vector<InsideSum>& sums) {
   return text.empty() ? text : text + "\n";
 }
 
+std::string bound_text(const Checked& checked) {
+  if (!checked.above_bound) return {};
+  return fmt::format("  at most {:.1f} % longer than any order of its stages in its memory{}\n",
+                     100 * *checked.above_bound, checked.of_file ? ", with F = I = W" : "");
+}
+
 std::string text_of(const Checked& checked, const CheckOptions& options) {
   const Validation& validation = checked.validation;
   std::string text = checked.path + ": ";
@@ -158,7 +196,7 @@ std::string text_of(const Checked& checked, const CheckOptions& options) {
     text += "\n  cannot hang with " + std::string(info(options.streams).what) + " (--streams " +
             std::string(info(options.streams).name) + ")";
     text += checked.lowered_here ? ", transfers are ours\n" : ", transfers as listed\n";
-    return text + inside_text(checked.inside);
+    return text + inside_text(checked.inside) + bound_text(checked);
   }
   text += "not sound: " + sizes(checked.schedule) + "\n";
   for (const Violation& violation : validation.violations) {
@@ -226,7 +264,9 @@ std::string json_of(const Checked& checked, const CheckOptions& options) {
             std::string(word_of(sum.kind)) + "\", \"count\": " + std::to_string(sum.count) +
             ", \"bytes\": " + std::to_string(sum.bytes) + "}";
   }
-  return text + "], \"unreported\": " + std::to_string(validation.unreported) +
+  text += "]";
+  if (checked.above_bound) text += fmt::format(", \"above_bound\": {}", *checked.above_bound);
+  return text + ", \"unreported\": " + std::to_string(validation.unreported) +
          ", \"cycle\": " + cycle_json(checked) + "}";
 }
 

@@ -91,6 +91,7 @@ Result<> choose_order(const RunFlags& options, Scenario& scenario) {
   plan.memory_limit = chosen.memory_limit;
   plan.planned_stages = chosen.planned_stages;
   plan.planned_transfer = chosen.planned_transfer;
+  plan.places_recompute = chosen.places_recompute;
   plan.chunks_open = plan.slices_open = false;
   return {};
 }

@@ -17,8 +17,10 @@ bool split(const OpView& op) {
 // Bytes before the k-th segment's own part in one of the op's slabs.
 std::int64_t before(const OpView& op, std::int64_t Body::*slab, std::size_t k,
                     bool with_boundaries) {
+  const bool remade = slab == &Body::remade_for_dgrad || slab == &Body::remade_for_wgrad;
   const Direction direction = slab == &Body::left_for_wgrad       ? Direction::InputGradient
                               : slab == &Body::key_value_gradient ? direction_of(op.compute->kind)
+                              : remade                            ? Direction::Recompute
                                                                   : Direction::Forward;
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < k; ++i) {
@@ -83,6 +85,10 @@ std::byte* address(const OpView& op, const BodyTensor& tensor) {
                 before(op, &Body::key_value_gradient, k, false));
     case TensorHome::SavedForWgrad:
       return in(at.slab_weight, before(op, &Body::saved_for_wgrad, k, false));
+    case TensorHome::RemadeForDgrad:
+      return in(at.remade_input, before(op, &Body::remade_for_dgrad, k, false));
+    case TensorHome::RemadeForWgrad:
+      return in(at.remade_weight, before(op, &Body::remade_for_wgrad, k, false));
     case TensorHome::LeftForWgrad:
       return in(at.left, before(op, &Body::left_for_wgrad, k, true));
     case TensorHome::Workspace:

@@ -81,7 +81,7 @@ BodyRunner::~BodyRunner() = default;
 
 bool BodyRunner::meets(const ComputeOp& op) const {
   return std::ranges::any_of(op.segments, [&](const SegmentInfo& segment) {
-    return shared_->meets(segment, direction_of(op.kind), op.slice);
+    return shared_->meets(segment, op);
   });
 }
 bool BodyRunner::alone(const ComputeOp& op) const {

@@ -27,6 +27,7 @@ struct OpAddresses {
   std::byte* d_in = nullptr;   // gradient of that output (comes in; may be overwritten once used)
   std::byte* d_out = nullptr;  // gradient of that input (goes out)
   std::byte *slab_input = nullptr, *slab_weight = nullptr, *left = nullptr, *workspace = nullptr;
+  std::byte *remade_input = nullptr, *remade_weight = nullptr;  // what an R makes again
   // By slice of the sequence: slab_input of those before the op's own; gradients of keys and values
   // of those and, last, of its own.
   std::vector<std::byte*> earlier_input, dkv;
@@ -40,7 +41,8 @@ struct OpAddresses {
 
 // One compute op, or one half of an OVERLAP pair, resolved before the first step.
 struct ComputeOp {
-  OpKind kind{};                      // Forward, Backward, InputGradient or WeightGradient
+  OpKind kind{};                      // Forward, Recompute, Backward or one of its halves
+  bool apart = false;                 // its micro-batch has an R of its own
   std::int32_t slice = -1;            // of the sequence; -1: the whole
   std::int64_t first_sample = 0;      // its first sample's number in the step's batch
   std::vector<SegmentInfo> segments;  // those that it covers

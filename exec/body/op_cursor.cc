@@ -121,9 +121,10 @@ Progress OpCursor::run(CollectiveRequest* request) {
   OpView& op = s.op;
   std::size_t& next = s.carry.next;
   const std::size_t segments = op.compute->segments.size();
-  const bool forward = op.compute->kind == OpKind::Forward;
+  const bool ascends =
+      op.compute->kind == OpKind::Forward || op.compute->kind == OpKind::Recompute;
   for (; s.visited < segments; ++s.visited, s.inside = false) {
-    if (!s.inside) enter(op, forward ? s.visited : segments - 1 - s.visited);
+    if (!s.inside) enter(op, ascends ? s.visited : segments - 1 - s.visited);
     s.inside = true;
     while (next < op.body->nodes.size()) {
       if (s.meets && next >= s.wait_at) return Progress::Waits;

@@ -19,8 +19,6 @@
 
 namespace rehearse::exec {
 
-constexpr std::size_t kDirections = 4;
-
 // By role: the index of its weight and of its bias in the parameter lists of a segment; -1: the
 // model has none.
 using RoleIndex = std::array<int, kParameterRoles>;
@@ -50,13 +48,17 @@ struct BodyRunner::Shared {
   std::size_t shape_of(const SegmentInfo& segment) const {
     return static_cast<std::size_t>(segment_shape(model, segment));
   }
-  const Body& body(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
-    return bodies[static_cast<std::size_t>(std::max(slice, 0))][body_kind(layout, segment)]
+  // `apart`: of a micro-batch that has an R.
+  const Body& body(const SegmentInfo& segment, Direction direction, std::int32_t slice,
+                   bool apart) const {
+    const std::size_t kind = body_kind(layout, segment, apart && reads_kept(direction));
+    return bodies[static_cast<std::size_t>(std::max(slice, 0))][kind]
                  [static_cast<std::size_t>(direction)];
   }
   // Has the body a collective?
-  bool meets(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
-    return std::ranges::any_of(body(segment, direction, slice).nodes, [](const Node& node) {
+  bool meets(const SegmentInfo& segment, const ComputeOp& op) const {
+    const Body& of = body(segment, direction_of(op.kind), op.slice, op.apart);
+    return std::ranges::any_of(of.nodes, [](const Node& node) {
       return collective_kind(node.kind()) != OpKind::Forward;
     });
   }
@@ -95,7 +97,7 @@ struct OpView {
   std::int64_t key_head() const { return coordinate / shared.layout.key_value_replicas(); }
   // Of the op's k-th segment.
   const Body& body_of(std::size_t k, Direction direction) const {
-    return shared.body(compute->segments[k], direction, compute->slice);
+    return shared.body(compute->segments[k], direction, compute->slice, compute->apart);
   }
 
   // ---- arrays -----------------------------------------------------------------------------------

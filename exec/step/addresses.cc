@@ -4,6 +4,7 @@
 
 #include "exec/step/rank_state.h"
 #include "schedules/ir/operand_role.h"
+#include "schedules/ir/placed_recompute.h"
 
 namespace rehearse::exec {
 namespace {
@@ -20,6 +21,8 @@ constexpr Field kFields[] = {{OperandRole::Input, &OpAddresses::x_in},
                              {OperandRole::SavedForDgrad, &OpAddresses::slab_input},
                              {OperandRole::SavedForWgrad, &OpAddresses::slab_weight},
                              {OperandRole::LeftForWgrad, &OpAddresses::left},
+                             {OperandRole::RemadeForDgrad, &OpAddresses::remade_input},
+                             {OperandRole::RemadeForWgrad, &OpAddresses::remade_weight},
                              {OperandRole::Workspace, &OpAddresses::workspace}};
 
 // The op adds to what lies there: its first writer clears it before.
@@ -65,7 +68,7 @@ class Resolver {
   float* floats(const Value& value) const { return reinterpret_cast<float*>(address(value)); }
 
   ComputeOp resolve(OpId id, const Op& leaf) {
-    ComputeOp out{.kind = leaf.kind, .slice = leaf.slice};
+    ComputeOp out{.kind = leaf.kind, .apart = placed_.of(leaf), .slice = leaf.slice};
     const auto& all = s_.segments[leaf.stage.index()];
     const bool whole = leaf.segment_end < 0;
     const std::int16_t begin = whole ? std::int16_t{0} : leaf.segment_begin;
@@ -161,6 +164,7 @@ class Resolver {
   const Plan& plan_;
   const Schedule& s_;
   const std::vector<TensorPlace>& places_;
+  const PlacedRecompute placed_{s_};
   RankState& rank_;
   std::int64_t element_ = Layout(model_, plan_).shape.element;  // bytes of a full parameter's
 };

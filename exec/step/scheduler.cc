@@ -7,7 +7,6 @@
 #include "exec/body/gathered_loss.h"
 #include "exec/step/quantized_gather.h"
 #include "schedules/ir/listing.h"
-#include "schedules/ir/loss_op.h"
 #include "schedules/ir/payload.h"
 #include "schedules/ranks/group_key.h"
 
@@ -494,7 +493,7 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
     case OpClass::Text:
       break;
   }
-  if (is_loss(s_.ops[id.index()])) {
+  if (s_.ops[id.index()].kind == OpKind::Loss) {
     loss(queue, id);
   } else {
     perform_local(local_, state(queue), id, options_);

@@ -32,16 +32,25 @@ SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment)
   return model.has_experts(segment.layer) ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer;
 }
 
-std::size_t body_kind(const Layout& layout, const SegmentInfo& segment) {
+std::size_t body_kind(const Layout& layout, const SegmentInfo& segment, bool apart) {
   const auto shape = static_cast<std::size_t>(segment_shape(layout.model, segment));
-  const bool keeps = segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer);
-  return keeps ? kNumSegmentShapes + shape : shape;
+  if (segment.kind != SegmentKind::Layer) return shape;
+  if (keeps_layer(layout.plan, segment.layer)) return kNumSegmentShapes + shape;
+  return apart ? 2 * kNumSegmentShapes + shape : shape;
 }
 
 std::optional<BodyShape> shape_of_kind(const Layout& layout, std::size_t kind, Direction direction,
                                        std::int32_t slice) {
   const auto shape = static_cast<SegmentShape>(kind % kNumSegmentShapes);
-  const bool keeps = kind >= kNumSegmentShapes, experts = shape == SegmentShape::ExpertLayer;
+  const bool apart = kind >= 2 * kNumSegmentShapes, keeps = !apart && kind >= kNumSegmentShapes;
+  const bool experts = shape == SegmentShape::ExpertLayer;
+  if (direction == Direction::Recompute && (keeps || apart || !layout.plan.recompute.any())) {
+    return {};  // nothing is computed again, or the number without `apart` has it
+  }
+  if (apart && (kind_of(shape) != SegmentKind::Layer || !layout.plan.recompute.any() ||
+                !reads_kept(direction))) {
+    return {};
+  }
   if (shape == SegmentShape::PredictionLayer) return {};
   if (experts && layout.model.experts.count == 0) return {};
   if (keeps && (kind_of(shape) != SegmentKind::Layer || layout.plan.recompute_layers == 0)) {
@@ -51,7 +60,8 @@ std::optional<BodyShape> shape_of_kind(const Layout& layout, std::size_t kind, D
                    .experts = experts,
                    .direction = direction,
                    .slice = slice,
-                   .keeps = keeps};
+                   .keeps = keeps,
+                   .apart = apart};
 }
 
 std::size_t segment_class(const Transformer& model, const SegmentInfo& segment) {
@@ -115,13 +125,15 @@ Plan plan_of_kept_layers(const Plan& plan) {
 }
 
 BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction direction,
-                     std::int32_t slice) {
+                     std::int32_t slice, bool apart) {
   const Transformer& model = layout.model;
   const SegmentShape shape = segment_shape(model, segment);
   const bool prediction = shape == SegmentShape::PredictionLayer;
   const bool has_experts = prediction
                                ? of_prediction(model).has_experts(of_prediction(model).layers - 1)
                                : shape == SegmentShape::ExpertLayer;
+  const bool keeps =
+      segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer);
   std::optional<Reach> reach;
   if (segment.kind == SegmentKind::Layer) {
     reach = prediction ? of_prediction(model).reach(of_prediction(model).layers - 1)
@@ -135,7 +147,9 @@ BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction
           .reach = reach,
           .rotates = rotates(model, segment),
           .variant = segment.kind == SegmentKind::Layer ? variant_of(model, segment.layer) : -1,
-          .keeps = segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer)};
+          .keeps = keeps,
+          .apart = apart && segment.kind == SegmentKind::Layer && !keeps &&
+                   reads_kept(direction) && layout.plan.recompute.any()};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {

@@ -20,12 +20,24 @@
 
 namespace rehearse {
 
-enum class Direction : std::uint8_t { Forward, Backward, InputGradient, WeightGradient };
+// Recompute: what backwards compute again, apart from them.
+enum class Direction : std::uint8_t {
+  Forward,
+  Backward,
+  InputGradient,
+  WeightGradient,
+  Recompute,
+};
+inline constexpr std::size_t kDirections = 5;
+// Reads what a forward has kept, or what was computed again: B, I, W.
+constexpr bool reads_kept(Direction direction) {
+  return direction != Direction::Forward && direction != Direction::Recompute;
+}
 
 enum class NodePhase : std::uint8_t {
   Main,       // F, or the I half of a backward
   Weight,     // the W half
-  Recompute,  // a forward node run again inside the backward
+  Recompute,  // a forward node run again, inside the backward or in an R
 };
 
 // Segments with different insides.
@@ -53,6 +65,8 @@ constexpr Direction direction_of(OpKind kind) {
       return Direction::InputGradient;
     case OpKind::WeightGradient:
       return Direction::WeightGradient;
+    case OpKind::Recompute:
+      return Direction::Recompute;
     default:
       return Direction::Forward;
   }
@@ -123,6 +137,8 @@ enum class TensorHome : std::uint8_t {
   SavedForDgrad,
   SavedForWgrad,
   LeftForWgrad,
+  RemadeForDgrad,
+  RemadeForWgrad,
   Workspace,
   Parameter,
   Gradient,
@@ -145,9 +161,11 @@ struct Body {
   std::vector<BodyTensor> tensors;
   // Slabs [B].
   std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0;
+  std::int64_t remade_for_dgrad = 0, remade_for_wgrad = 0;  // what an R makes again
   std::int64_t key_value_gradient = 0;
   std::int64_t workspace = 0;    // [B]
-  bool reads_parameters = true;  // false: an embedding's backward, every W (gathers nothing)
+  // false: an embedding's backward, every W, an R of attention alone (gathers nothing)
+  bool reads_parameters = true;
   double flops() const;          // of all Gemm and Attention nodes
 };
 
@@ -162,17 +180,19 @@ struct BodyShape {
   bool rotates = true;           // its queries and keys; false: where other layers' do, not its
   std::int32_t variant = -1;     // of a mixed model's layers; -1: the model itself
   bool keeps = false;  // what its forward makes, where the plan computes other layers again
+  bool apart = false;  // a backward whose micro-batch has an R of its own
   auto operator<=>(const BodyShape&) const = default;
 };
 // A segment of the model. Prediction layers are segments behind its last layer: the i-th is
 // layer L + i, alike to the last one.
+// `apart`: the op's micro-batch has an R (schedules/ir/placed_recompute.h).
 BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction direction,
-                     std::int32_t slice = -1);
+                     std::int32_t slice = -1, bool apart = false);
 SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment);
-// Bodies of our executor by number: of every shape, computed again or not, and behind them those of
-// layers that keep what others compute again.
-inline constexpr std::size_t kBodyKinds = 2 * kNumSegmentShapes;
-std::size_t body_kind(const Layout& layout, const SegmentInfo& segment);
+// Bodies of our executor by number: of every shape, computed again or not; behind them those of
+// layers that keep what others compute again; and those of backwards that an R has gone before.
+inline constexpr std::size_t kBodyKinds = 3 * kNumSegmentShapes;
+std::size_t body_kind(const Layout& layout, const SegmentInfo& segment, bool apart = false);
 // The shape of that number; none: the plan has no such body, or frameworks alone have it.
 std::optional<BodyShape> shape_of_kind(const Layout& layout, std::size_t kind, Direction direction,
                                        std::int32_t slice);

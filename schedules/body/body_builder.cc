@@ -24,6 +24,24 @@ bool uses(const std::vector<std::int16_t>& list, std::int16_t tensor) {
   return std::ranges::find(list, tensor) != list.end();
 }
 
+// What an R makes for the backward behind it lies in slabs: for W what a node of the weight half
+// reads, for I the rest. REQUIRES: the nodes of both halves and of recomputation.
+void hand_over_remade(Body& body) {
+  for (std::size_t i = 0; i < body.tensors.size(); ++i) {
+    TensorHome& home = body.tensors[i].home;
+    if (home != TensorHome::Workspace && home != TensorHome::LeftForWgrad) continue;
+    bool remade = false, for_input = false, for_weight = false;
+    for (const Node& node : body.nodes) {
+      const auto tensor = static_cast<std::int16_t>(i);
+      remade |= node.phase == NodePhase::Recompute && uses(node.writes, tensor);
+      for_input |= node.phase == NodePhase::Main && uses(node.reads, tensor);
+      for_weight |= node.phase == NodePhase::Weight && uses(node.reads, tensor);
+    }
+    if (!remade || !(for_input || for_weight)) continue;
+    home = for_weight ? TensorHome::RemadeForWgrad : TensorHome::RemadeForDgrad;
+  }
+}
+
 // How far the cursor may run while each collective that others run beside is under way.
 void find_ends(std::vector<Node>& nodes) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -78,7 +96,7 @@ double Body::flops() const {
   return sum;
 }
 
-BodyBuilder::BodyBuilder(SegmentKind segment, Direction direction) {
+BodyBuilder::BodyBuilder(SegmentKind segment, Direction direction, bool apart) : apart_(apart) {
   body_.segment = segment;
   body_.direction = direction;
 }
@@ -133,6 +151,16 @@ Node& BodyBuilder::collective(Kernel kernel, std::string_view name, std::int64_t
 }
 
 Body BodyBuilder::finish() {
+  const bool again = body_.direction == Direction::Recompute;
+  if (again || apart_) {
+    hand_over_remade(body_);
+    std::erase_if(body_.nodes,
+                  [&](const Node& n) { return (n.phase == NodePhase::Recompute) != again; });
+  }
+  if (again) {
+    body_.reads_parameters = std::ranges::any_of(
+        body_.nodes, [](const Node& n) { return n.parameter != ParameterRole::None; });
+  }
   if (body_.direction == Direction::InputGradient || body_.direction == Direction::WeightGradient) {
     const bool weight = body_.direction == Direction::WeightGradient;
     std::erase_if(body_.nodes,
@@ -147,13 +175,15 @@ Body BodyBuilder::finish() {
   body_.saved_for_dgrad = pack(body_.tensors, TensorHome::SavedForDgrad);
   body_.saved_for_wgrad = pack(body_.tensors, TensorHome::SavedForWgrad);
   body_.left_for_wgrad = pack(body_.tensors, TensorHome::LeftForWgrad);
+  body_.remade_for_dgrad = pack(body_.tensors, TensorHome::RemadeForDgrad);
+  body_.remade_for_wgrad = pack(body_.tensors, TensorHome::RemadeForWgrad);
   body_.key_value_gradient = pack(body_.tensors, TensorHome::KeyValueGradient);
   for (const auto& [tensor, own] : earlier_) {
     body_.tensors[static_cast<std::size_t>(tensor)].offset =
         body_.tensors[static_cast<std::size_t>(own)].offset;
   }
   body_.workspace = plan_workspace(body_);
-  if (body_.segment == SegmentKind::Embedding && body_.direction != Direction::Forward) {
+  if (body_.segment == SegmentKind::Embedding && reads_kept(body_.direction)) {
     body_.reads_parameters = false;
   }
   return std::move(body_);

@@ -16,7 +16,8 @@ class BodyBuilder {
   using T = std::int16_t;  // index of a tensor; kNone: absent (left out of reads and writes)
   static constexpr T kNone = -1;
 
-  BodyBuilder(SegmentKind segment, Direction direction);
+  // `apart`: what it computes again, an R has made before (BodyShape::apart).
+  BodyBuilder(SegmentKind segment, Direction direction, bool apart = false);
 
   T tensor(std::string_view name, TensorHome home, std::int64_t bytes);
   // What lies in the slab of an earlier slice where `own` lies in that of the op's; of it, `bytes`.
@@ -37,11 +38,13 @@ class BodyBuilder {
   bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }
   bool is_split() const { return is_weight_only() || body_.direction == Direction::InputGradient; }
 
-  // Keeps the nodes of the direction's half, plans slabs and workspace.
+  // Keeps the nodes of the direction's half and of recomputation, plans slabs and workspace. Of an R
+  // and of a backward behind one, what nodes of recomputation leave to others lies in slabs.
   Body finish();
 
  private:
   Body body_;
+  bool apart_;
   std::vector<std::pair<T, T>> earlier_;  // tensor, own
 };
 

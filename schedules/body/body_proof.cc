@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "schedules/ir/placed_recompute.h"
+
 namespace rehearse {
 namespace {
 
@@ -90,7 +92,8 @@ namespace {
 
 class InsideProver {
  public:
-  InsideProver(const Schedule& schedule, const Layout& layout) : s_(schedule), layout_(layout) {}
+  InsideProver(const Schedule& schedule, const Layout& layout)
+      : s_(schedule), layout_(layout), placed_(schedule) {}
 
   InsideProof prove() {
     std::map<std::int32_t, std::vector<const Op*>> like;  // by position, of its first row
@@ -158,7 +161,7 @@ class InsideProver {
         const std::size_t end =
             half.segment_end < 0 ? segments.size() : static_cast<std::size_t>(half.segment_end);
         for (auto g = static_cast<std::size_t>(half.segment_begin); g < end; ++g) {
-          const Known& body = body_of(*op, segments[g], direction_of(half.kind), half.slice);
+          const Known& body = body_of(*op, half, segments[g]);
           for (const auto& [key, sum] : body) {
             InsideSum& of = sums.try_emplace(key, InsideSum{key.first, key.second}).first->second;
             of.count += sum.count;
@@ -174,9 +177,9 @@ class InsideProver {
   }
 
   using Known = Sums;
-  const Known& body_of(const Op& op, const SegmentInfo& segment, Direction direction,
-                       std::int32_t slice) {
-    const BodyShape shape = body_shape(layout_, segment, direction, slice);
+  const Known& body_of(const Op& op, const Op& half, const SegmentInfo& segment) {
+    const BodyShape shape =
+        body_shape(layout_, segment, direction_of(half.kind), half.slice, placed_.of(half));
     const auto [known, fresh] = known_.try_emplace(shape);
     if (!fresh) return known->second;
     const Body body = make_body(layout_, shape);
@@ -192,6 +195,7 @@ class InsideProver {
 
   const Schedule& s_;
   const Layout& layout_;
+  const PlacedRecompute placed_;
   InsideProof proof_;
   std::map<BodyShape, Known> known_;
   Sums most_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/schedule_file.h"
 
+#include <algorithm>
 #include <map>
 
 #include "schedules/formats/csv.h"
 #include "schedules/ir/payload.h"
+#include "schedules/ir/text.h"
 #include "schedules/ir/where.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/keys/plan_rows.h"
@@ -140,6 +142,15 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
     return Error{"plan.schedule: " + path + ": has collectives of groups of its own, which only " +
                  std::string(key_of(&Plan::runtime)) + " " + std::string(kExecutorRuntime) +
                  " performs"};
+  }
+  const auto again =
+      std::ranges::find(order.ops, OpKind::Recompute, [](const Op& op) { return op.kind; });
+  if (again != order.ops.end() && !plan.may_place_recompute()) {
+    const bool none = !plan.recompute.any();
+    return Error{"plan.schedule: " + path + ": has recomputation as an op, " + to_text(*again) +
+                 (none ? ", and " + std::string(key_of(&Plan::recompute)) + " is none"
+                       : ", which only " + std::string(key_of(&Plan::runtime)) + " " +
+                             std::string(kExecutorRuntime) + " performs")};
   }
   const std::int32_t stages = order.placement.stages();
   if (stages > model_layers + 2) {

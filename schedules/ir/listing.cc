@@ -67,6 +67,10 @@ std::string value_name(const Value& value, const std::string& of, bool sliced) {
       return "sW" + at + part_of(value) + host;
     case ValueKind::LeftForWgrad:
       return "lW" + at + part_of(value);
+    case ValueKind::RemadeForDgrad:
+      return "rI" + at + part_of(value);
+    case ValueKind::RemadeForWgrad:
+      return "rW" + at + part_of(value);
     case ValueKind::KeyValueGradient:
       return "dkv" + at + part_of(value);
     case ValueKind::Workspace:

@@ -18,7 +18,8 @@ enum class OpKind : std::uint8_t {
   Backward,        // B = I + W: gradients of the input and of the weights
   InputGradient,   // I: the half of B that the previous stage waits for
   WeightGradient,  // W: the half that nobody waits for
-  Recompute,       // R: a forward run again, where a schedule places it apart from the backward
+  // R: what the backward computes again, where a schedule places it apart (placed_recompute.h)
+  Recompute,
   Overlap,         // two compute ops that may run at the same time (DualPipe): Schedule::children
   Send,            // to `peer`; the k-th Send of a channel meets the k-th Recv
   Recv,            // from `peer`
@@ -41,8 +42,11 @@ enum class OpKind : std::uint8_t {
   Fetch,       // host to device
   OptimizerStep,
   Free,  // text form only: end of life is a bit on an operand
+  // of outputs that one rank has gathered from all replicas (DataParallel): adds to the loss of the
+  // step, and leaves the gradient of the outputs in their place
+  Loss,
 };
-inline constexpr std::size_t kNumOpKinds = 26;
+inline constexpr std::size_t kNumOpKinds = 27;
 
 enum class Stream : std::uint8_t { Compute, P2p, Dp, H2d, D2h };
 inline constexpr std::size_t kNumStreams = 5;
@@ -55,7 +59,7 @@ enum class OpClass : std::uint8_t {
   Transfer,    // one of two ends: SEND RECV
   Collective,  // all members of a group
   Copy,        // a copy engine: OFFLOAD FETCH
-  Local,       // on this rank alone, on no link: PASS ADD GRAD_NORM OPTIMIZER_STEP
+  Local,       // on this rank alone, on no link: PASS ADD LOSS GRAD_NORM OPTIMIZER_STEP
   Text,        // exists in files and L0 only: RESHARD REDUCE_GRAD FREE
 };
 
@@ -93,6 +97,7 @@ inline constexpr std::array<OpTraits, kNumOpKinds> kOpTraits{{
     {"FETCH", OpClass::Copy, Stream::H2d},
     {"OPTIMIZER_STEP", OpClass::Local, Stream::Compute},
     {"FREE", OpClass::Text, Stream::Compute},
+    {"LOSS", OpClass::Local, Stream::Compute},
 }};
 
 constexpr const OpTraits& traits(OpKind kind) {

@@ -49,6 +49,10 @@ OperandRole role_of(const Schedule& schedule, const Op& leaf, const Operand& ope
       return if_own(OperandRole::SavedForWgrad);
     case ValueKind::LeftForWgrad:
       return if_own(OperandRole::LeftForWgrad);
+    case ValueKind::RemadeForDgrad:
+      return if_own(OperandRole::RemadeForDgrad);
+    case ValueKind::RemadeForWgrad:
+      return if_own(OperandRole::RemadeForWgrad);
     case ValueKind::KeyValueGradient:
       return if_own(OperandRole::KeyValueGradient);
     case ValueKind::Workspace:

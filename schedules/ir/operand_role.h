@@ -18,6 +18,8 @@ enum class OperandRole : std::uint8_t {
   EarlierSavedForDgrad,  // of an earlier slice of the sequence
   SavedForWgrad,
   LeftForWgrad,
+  RemadeForDgrad,
+  RemadeForWgrad,
   KeyValueGradient,  // of the slices up to the op's own, in their order
   Workspace,
   Parameter,

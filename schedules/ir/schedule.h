@@ -35,8 +35,10 @@ enum class ValueKind : std::uint8_t {
   Metrics,         // loss, norms
   // dK, dV of a slice of the sequence, fp32: the backwards of later slices add, its own ends it
   KeyValueGradient,
+  RemadeForDgrad,  // what R makes again for I
+  RemadeForWgrad,  // what R makes again for W
 };
-inline constexpr std::size_t kNumValueKinds = 13;
+inline constexpr std::size_t kNumValueKinds = 15;
 enum class Home : std::uint8_t { Device, Host };
 
 // A place in memory on one row. Contents are SSA: each update writes the next version, and

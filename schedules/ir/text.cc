@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/ir/text.h"
 
-#include "schedules/ir/loss_op.h"
-
 namespace rehearse {
 namespace {
 
@@ -21,7 +19,6 @@ std::string_view payload_letter(Payload payload) {
 }  // namespace
 
 std::string kind_text(OpKind kind, Payload payload) {
-  if (is_loss(kind, payload)) return "LOSS";
   return std::string(traits(kind).name).append(payload_letter(payload));
 }
 

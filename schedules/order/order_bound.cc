@@ -33,6 +33,7 @@ std::optional<OrderBound> bound_of(const Schedule& order, const ScheduleShape& s
     stage.input_gradient = std::min(stage.input_gradient, stage.backward);
     stage.weight_gradient =
         std::min(stage.weight_gradient, stage.backward - stage.input_gradient);
+    stage.recompute = std::min(stage.recompute, stage.input_gradient);
   }
   const double alive = shape.memory_limit * chunks * std::min(shape.positions, order.microbatches);
   task.limit_halves = shape.memory_limit > 0

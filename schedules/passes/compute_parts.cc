@@ -26,17 +26,22 @@ class Computer {
  private:
   // What may be alive of every slot, in one array.
   void divide_values() {
+    const bool placed = row_.draft.placed.any();
     std::size_t count = 0;
-    for (const auto& cuts : row_.cuts) count += cuts.empty() ? 0 : 6 * cuts.size() + 2;
+    for (const auto& cuts : row_.cuts) {
+      count += cuts.empty() ? 0 : (placed ? 8 : 6) * cuts.size() + 2;
+    }
     row_.alive_values.assign(count, {});
     row_.alive_at.assign(row_.slots, {});
     ValueId* next = row_.alive_values.data();
     for (std::size_t k = 0; k < row_.slots; ++k) {
       const std::size_t parts = row_.cuts[k].size();
       if (parts == 0) continue;
+      const std::size_t remade = placed ? parts : 0;
       const auto take = [&](std::size_t n) { return std::span{std::exchange(next, next + n), n}; };
       row_.alive_at[k] = {take(parts + 1), take(parts + 1), take(parts),
-                          take(parts),     take(parts),     take(parts)};
+                          take(parts),     take(parts),     take(parts),
+                          take(remade),    take(remade)};
     }
   }
 
@@ -68,7 +73,9 @@ class Computer {
     }
     op.stream = Stream::Compute;
     for (const Part& part : parts) {
-      part.op.kind == OpKind::Forward ? forward(part) : backward(part);
+      part.op.kind == OpKind::Forward     ? forward(part)
+      : part.op.kind == OpKind::Recompute ? recompute(part)
+                                          : backward(part);
     }
     for (const Part& part : parts) gradients_.finish(part, end - 1);
   }
@@ -129,6 +136,23 @@ class Computer {
     }
   }
 
+  // What the backwards behind it read is alive from here on.
+  void recompute(const Part& part) {
+    const Op& op = part.op;
+    Alive& state = row_.alive(op);
+    const BodySizes& bytes = row_.work(part).sizes;
+    if (bytes.remade_for_dgrad + bytes.remade_for_wgrad == 0) return;  // the model's ends
+    for (const ValueId id : {state.x[part.index], state.slab_input[part.index]}) {
+      if (id) row_.operand(id, Access::Read);
+    }
+    if (op.slice >= 0) earlier_slices(part);
+    parameters(part);
+    gradients_.add(part);
+    state.remade_input[part.index] = kept(ValueKind::RemadeForDgrad, bytes.remade_for_dgrad, op);
+    state.remade_weight[part.index] = kept(ValueKind::RemadeForWgrad, bytes.remade_for_wgrad, op);
+    work_in(bytes.workspace, op);
+  }
+
   void backward(const Part& part) {
     const Op& op = part.op;
     Alive& state = row_.alive(op);
@@ -151,6 +175,10 @@ class Computer {
     // The attention output may lie in the slab for W and is read by I too.
     read(state.slab_weight[part.index]);
     if (weight) read(state.left[part.index]);
+    if (!state.remade_input.empty()) {
+      if (!weight) read(state.remade_input[part.index]);
+      read(state.remade_weight[part.index]);
+    }
     if (op.slice >= 0) earlier_slices(part);
     parameters(part);
     gradients_.add(part);

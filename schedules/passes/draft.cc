@@ -10,7 +10,7 @@
 namespace rehearse {
 namespace {
 
-BodyTable body_table(const Layout& layout, std::int32_t slices) {
+BodyTable body_table(const Layout& layout, std::int32_t slices, const PlacedRecompute& placed) {
   BodyTable table(static_cast<std::size_t>(slices));
   if (!layout.plan.runtime.performer().keeps_slabs) return table;
   for (std::size_t slice = 0; slice < table.size(); ++slice) {
@@ -19,9 +19,17 @@ BodyTable body_table(const Layout& layout, std::int32_t slices) {
         const std::optional<BodyShape> shape =
             shape_of_kind(layout, k, static_cast<Direction>(d), static_cast<std::int32_t>(slice));
         if (!shape) continue;
+        const bool of_placed = shape->apart || shape->direction == Direction::Recompute;
+        if (of_placed && !placed.any()) continue;
         const Body body = make_body(layout, *shape);
-        table[slice][k][d] = {body.saved_for_dgrad, body.saved_for_wgrad, body.left_for_wgrad,
-                              body.workspace, body.key_value_gradient};
+        table[slice][k][d] = {.saved_for_dgrad = body.saved_for_dgrad,
+                              .saved_for_wgrad = body.saved_for_wgrad,
+                              .left_for_wgrad = body.left_for_wgrad,
+                              .workspace = body.workspace,
+                              .remade_for_dgrad = body.remade_for_dgrad,
+                              .remade_for_wgrad = body.remade_for_wgrad,
+                              .key_value_gradient = body.key_value_gradient,
+                              .reads_parameters = body.reads_parameters};
       }
     }
   }
@@ -70,8 +78,9 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
               .plan = layout.plan,
               .order = order,
               .estimates = options.estimates ? *options.estimates : estimate_by_flops(layout),
-              .kept = options.kept,
-              .bodies = body_table(layout, slices)};
+              .placed = PlacedRecompute(order),
+              .kept = options.kept};
+  draft.bodies = body_table(layout, slices, draft.placed);
   draft.layer_forward = draft.estimates.layer_forward;
   Schedule& s = draft.schedule;
   s.level = Level::Full;

@@ -11,6 +11,7 @@
 
 #include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/passes/lower.h"
 
@@ -60,9 +61,10 @@ struct DraftOp {
 // tensors, not slabs: all zero.
 struct BodySizes {
   std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0, workspace = 0;
+  std::int64_t remade_for_dgrad = 0, remade_for_wgrad = 0;
   std::int64_t key_value_gradient = 0;
+  bool reads_parameters = false;
 };
-inline constexpr std::size_t kDirections = 4;
 using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kBodyKinds>>;
 
 struct Draft {
@@ -70,9 +72,10 @@ struct Draft {
   const Plan& plan;       // of the layout
   const Schedule& order;  // L0
   Estimates estimates;
+  PlacedRecompute placed;
   std::int64_t layer_forward = 0;  // what a layer's forward takes, estimated or priced [ns]
   std::vector<std::int64_t> kept{};
-  BodyTable bodies;
+  BodyTable bodies{};
   // By stage: of so many layers what they keep leaves, where that is chosen.
   std::vector<std::int32_t> leaving{};
   Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`

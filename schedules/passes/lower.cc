@@ -35,6 +35,7 @@ Estimates estimate_by_flops(const Layout& layout) {
   e.layer_forward = ns(2.0 * n * weights + core);
   e.layer_input = ns(2.0 * n * weights + 2.5 * core + recompute);
   e.layer_weight = ns(2.0 * n * weights);
+  e.layer_again = recompute > 0 ? ns(recompute) : 0;
   e.head_forward = ns(logits * (early ? 3 : 1));
   e.head_backward = early ? 1000 : ns(2.0 * logits);
   e.head_forward *= 1 + layout.prediction_layers();  // each has a head of its own
@@ -50,6 +51,7 @@ std::int64_t Estimates::of(SegmentKind kind, Direction direction) const {
   const bool forward = direction == Direction::Forward;
   const bool input = direction == Direction::InputGradient;
   const bool weight = direction == Direction::WeightGradient;
+  if (direction == Direction::Recompute) return kind == SegmentKind::Layer ? layer_again : 0;
   switch (kind) {
     case SegmentKind::Embedding:
       return forward ? embedding_forward : input ? 0 : embedding_backward;
@@ -75,11 +77,14 @@ void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
   shape.stage_times.clear();
   for (const auto& segments :
        stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
-    StageTimes times{{0}, {0}, {0}, {0}};
+    StageTimes times{{0}, {0}, {0}, {0}, {0}};
     for (const SegmentInfo& segment : segments) {
       times.forward.value += e.of(segment.kind, Direction::Forward);
       times.input_gradient.value += e.of(segment.kind, Direction::InputGradient);
       times.weight_gradient.value += e.of(segment.kind, Direction::WeightGradient);
+      if (plan.may_place_recompute()) {
+        times.recompute.value += e.of(segment.kind, Direction::Recompute);
+      }
     }
     times.backward = times.input_gradient + times.weight_gradient;
     shape.stage_times.push_back(times);

@@ -38,6 +38,7 @@ namespace rehearse {
 struct Estimates {
   std::int64_t embedding_forward = 1, embedding_backward = 1;
   std::int64_t layer_forward = 4, layer_input = 4, layer_weight = 4;  // B = I + W
+  std::int64_t layer_again = 0;  // of layer_input: what an R takes out of it
   std::int64_t head_forward = 3, head_backward = 1;
   std::int64_t transfer = 1;  // a SEND with its RECV
   std::int64_t other = 1;     // collectives, norm, optimizer, copies of a few numbers

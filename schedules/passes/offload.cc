@@ -72,15 +72,19 @@ std::size_t ahead_of(const RowDraft& row, const Part& part) {
 
 void offload_activations(RowDraft& row) {
   std::vector<std::size_t> forward(row.alive_values.size());  // by the place of the part's slab
+  std::vector<bool> is_back(row.alive_values.size(), false);  // for an R
   std::vector<ValueId> device(row.values.size());
   for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
     for (std::size_t i = row.step_begin[step]; i < row.step_begin[step + 1]; ++i) {
       const Part& part = row.parts[i];
       const auto place = static_cast<std::size_t>(&row.alive(part.op).slab_input[part.index] -
                                                   row.alive_values.data());
+      const bool again = part.op.kind == OpKind::Recompute;
       if (part.op.kind == OpKind::Forward) {
         forward[place] = i;
-      } else if (is_backward(part.op.kind) && leaves_the_device(row, part)) {
+      } else if ((again || is_backward(part.op.kind)) && !is_back[place] &&
+                 leaves_the_device(row, part)) {
+        is_back[place] = again;
         const std::size_t ahead = ahead_of(row, part);
         // Who leaves for nothing needs as long on the way out as on the way back.
         const std::size_t out = chooses_leaving(row.plan) ? ahead : 0;

@@ -8,6 +8,14 @@
 namespace rehearse {
 namespace {
 
+// REQUIRES: our executor's bodies.
+const BodySizes& body_sizes(const RowDraft& row, const Part& part, const SegmentInfo& segment,
+                            Direction direction) {
+  const bool apart = reads_kept(direction) && row.draft.placed.of(part.op);
+  return row.draft.bodies[RowDraft::slice_of(part.op)][body_kind(row.draft.layout, segment, apart)]
+                         [static_cast<std::size_t>(direction)];
+}
+
 BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
   BodySizes sum;
   const auto covered = row.segments(part);
@@ -20,11 +28,12 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
     return sum;
   }
   for (const SegmentInfo& segment : covered) {
-    const BodySizes& body = row.draft.bodies[RowDraft::slice_of(part.op)][body_kind(
-        row.draft.layout, segment)][static_cast<std::size_t>(direction)];
+    const BodySizes& body = body_sizes(row, part, segment, direction);
     sum.saved_for_dgrad += body.saved_for_dgrad;
     sum.saved_for_wgrad += body.saved_for_wgrad;
     sum.left_for_wgrad += body.left_for_wgrad;
+    sum.remade_for_dgrad += body.remade_for_dgrad;
+    sum.remade_for_wgrad += body.remade_for_wgrad;
     sum.key_value_gradient += body.key_value_gradient;
     sum.workspace = std::max(sum.workspace, body.workspace);
   }
@@ -78,9 +87,9 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
   }
 }
 
-// Backwards: a weight gradient reads none.
+// Backwards: a weight gradient reads none. What is computed again lies in layers.
 std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
-  const bool forward = part.op.kind == OpKind::Forward;
+  const bool forward = part.op.kind == OpKind::Forward, again = part.op.kind == OpKind::Recompute;
   std::vector<BucketId> list;
   const auto add = [&](BucketId id) {
     if (id && std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
@@ -88,6 +97,7 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const auto covered = row.segments(part);
   for (std::size_t g = covered.size(); g-- > 0;) {
     const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
+    if (again && !body_sizes(row, part, covered[g], Direction::Recompute).reads_parameters) continue;
     const bool table = forward || !loss_gradient_with_forward(row.plan);
     if (covered[g].kind == SegmentKind::Embedding) {
       if (!forward) continue;  // an embedding's backward reads no parameters
@@ -115,10 +125,13 @@ PartWork part_work(const RowDraft& row, const Part& part) {
     }
   });
   work.sizes = sizes_of(row, part, direction);
+  const bool input = is_backward(part.op.kind);
   std::int64_t duration = 0;
   for (const SegmentInfo& segment : row.segments(part)) {
+    const bool layer = segment.kind == SegmentKind::Layer;
     duration += row.draft.estimates.of(segment.kind, direction);
-    work.has_layers |= segment.kind == SegmentKind::Layer;
+    if (layer && input && row.draft.placed.of(part.op)) duration -= row.draft.estimates.layer_again;
+    work.has_layers |= layer;
   }
   work.duration = std::max<std::int64_t>(duration, 1);
   return work;

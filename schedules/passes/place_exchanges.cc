@@ -18,7 +18,6 @@
 
 #include "schedules/body/loss_body.h"
 #include "schedules/ir/exchange_parts.h"
-#include "schedules/ir/loss_op.h"
 #include "schedules/passes/row_draft.h"
 
 namespace rehearse {
@@ -125,7 +124,11 @@ class ThroughRootPlacer {
 
   // Makes the gradients of the outputs where these lie.
   void loss(const Op& forward, std::int32_t at) {
-    row_.add(loss_op(forward.stage, forward.microbatch), row_.draft.estimates.other, at);
+    row_.add({.kind = OpKind::Loss,
+              .stream = Stream::Compute,
+              .stage = forward.stage,
+              .microbatch = forward.microbatch},
+             row_.draft.estimates.other, at);
     row_.operand(of(forward).gradient, Access::Update);
     row_.operand(targets_, Access::Read);
     if (row_.loss) row_.operand(row_.loss, Access::Update);

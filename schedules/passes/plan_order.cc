@@ -5,6 +5,7 @@
 
 #include "schedules/formats/schedule_file.h"
 #include "schedules/order/order_bound.h"
+#include "schedules/order/place_recompute.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
 #include "schedules/scenario/plan_shape.h"
@@ -154,10 +155,14 @@ Result<Schedule> order_of(const Transformer& model, Plan& plan) {
   if (!shape) return shape.error();
   ScheduleShape asked = std::move(shape).value();
   fill_planned_times({model, plan}, asked);
-  return generate(name_of_order(plan), asked);
+  Result<Schedule> order = generate(name_of_order(plan), asked);
+  if (!order || !plan.places_recompute) return order;
+  return place_recompute(order.value(),
+                         {.stages = asked.stage_times, .transfer = asked.times.transfer});
 }
 
 std::int32_t repeated_microbatches(const Plan& plan) {
+  if (plan.places_recompute) return 0;  // by times, of which nobody knows whether they repeat
   const ScheduleInfo* info = find_schedule(name_of_order(plan));
   if (info == nullptr) return 0;
   const Result<ScheduleShape> shape = shape_of(plan);
@@ -181,7 +186,13 @@ std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan) {
   if (!leaves_order_open(plan)) return {plan};
   Candidates candidates(model, plan);
   const bool any = find_schedule(plan.schedule)->chunks == ChunkRule::Any;
-  return any ? candidates.of_auto() : candidates.of_zero_bubble();
+  std::vector<Plan> found = any ? candidates.of_auto() : candidates.of_zero_bubble();
+  const bool apart = plan.may_place_recompute() && plan.pipeline_parallel > 1;
+  for (std::size_t i = 0, named = found.size(); apart && i < named; ++i) {
+    found.push_back(found[i]);
+    found.back().places_recompute = true;
+  }
+  return found;
 }
 
 std::optional<double> above_bound(const Plan& plan, const Schedule& order) {

@@ -34,6 +34,8 @@ bool leaves_order_open(const Plan& plan);
 // The plans that differ from `plan` only by the order taken for it (Plan::order, and the keys that
 // follow from it where the user left them out: virtual_stages, stage_layers, sequence_slices,
 // memory_limit). Of two that come out equal the first is meant to be taken.
+// Where recomputation may stand apart (Plan::may_place_recompute), behind these each of them again
+// with recomputations in its bubbles.
 //   auto          every named order that is legal for the plan and keeps to its memory_limit, where
 //                 one is given; the planner's for the limits below, else for 1F1B's activations,
 //                 twice and four times as many

@@ -57,6 +57,11 @@ struct Readings {
  private:
   void read(const RowDraft& row, const Part& part) {
     if (part.op.kind == OpKind::WeightGradient) return;
+    if (part.op.kind == OpKind::Recompute) {
+      const std::vector<BucketId>& again = row.work(part).reads;  // from the last segment on
+      for (std::size_t i = again.size(); i-- > 0;) add(row, again[i]);
+      return;
+    }
     const bool forward = part.op.kind == OpKind::Forward;
     const auto covered = row.segments(part);
     for (std::size_t g = 0; g < covered.size(); ++g) {

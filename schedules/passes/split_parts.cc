@@ -66,7 +66,8 @@ class Splitter {
     const std::uint32_t works = first_work(op, static_cast<std::size_t>(list));
     for (std::uint32_t i = 0; i < count; ++i) {
       if (!pair) row_.step_begin.push_back(row_.parts.size());
-      const std::uint32_t index = op.kind == OpKind::Forward ? i : count - 1 - i;
+      const bool ascends = op.kind == OpKind::Forward || op.kind == OpKind::Recompute;
+      const std::uint32_t index = ascends ? i : count - 1 - i;
       Part& part = row_.parts.emplace_back(Part{op, index, count, works + index});
       if (pair || count == 1) continue;
       part.op.segment_begin = static_cast<std::int16_t>(row_.begin_of(part));
@@ -91,7 +92,8 @@ class Splitter {
 
   // Works of an op's parts lie one after another, by the parts' index.
   std::uint32_t first_work(const Op& op, std::size_t list) {
-    const std::size_t key = ((list * stages_ + op.stage.index()) * kDirections +
+    const std::size_t behind = row_.draft.placed.of(op) ? kDirections : 0;  // an R
+    const std::size_t key = ((list * stages_ + op.stage.index()) * 2 * kDirections + behind +
                              static_cast<std::size_t>(direction_of(op.kind))) *
                                 static_cast<std::size_t>(row_.slices) +
                             RowDraft::slice_of(op);
@@ -113,7 +115,7 @@ class Splitter {
   std::vector<bool> whole_;                           // by slot: in an OVERLAP
   std::vector<std::int32_t> lists_;                   // by slot, into cut_lists
   std::vector<std::array<std::int32_t, 4>> list_at_;  // by stage and AtEnds; -1: not made
-  std::vector<std::uint32_t> works_at_;               // by (cut list, stage, direction, slice)
+  std::vector<std::uint32_t> works_at_;               // by (cut list, stage, R or not, direction, slice)
 };
 
 }  // namespace

@@ -15,9 +15,10 @@ class Bound {
       const std::int64_t weight = task.split ? times.weight_gradient.value : 0;
       const bool first = s.value == 0;
       down_.push_back(first ? 0 : down_.back() + forward_.back() + moved(s));
-      up_.push_back(first ? weight : up_.back() + input_.back() + moved(s));
+      up_.push_back(first ? weight : up_.back() + back_.back() + moved(s));
       forward_.push_back(times.forward.value);
       input_.push_back(input);
+      back_.push_back(input - times.recompute.value);
       weight_.push_back(weight);
     }
   }
@@ -55,14 +56,15 @@ class Bound {
     const std::int64_t alive = std::max<std::int64_t>(1, task_.limit_halves / 2);
     std::int64_t around = 0;
     for (std::size_t u = s; u < down_.size(); ++u) {
-      around += forward_[u] + input_[u];
+      around += forward_[u] + back_[u];
       if (u > s) around += 2 * moved({static_cast<std::int32_t>(u)});
     }
     return down_[s] + (1 + (task_.microbatches - 1) / alive) * around + up_[s];
   }
 
   const PlanTask& task_;
-  std::vector<std::int64_t> forward_, input_, weight_, down_, up_;  // by stage
+  // By stage; back: of input what is on a micro-batch's way.
+  std::vector<std::int64_t> forward_, input_, back_, weight_, down_, up_;
 };
 
 }  // namespace

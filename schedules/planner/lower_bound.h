@@ -20,7 +20,8 @@ namespace rehearse {
 // (2) memory: at most L micro-batches are between the begin of F(s) and the end of I(s), so the
 //     i + L-th of them begins no earlier than the i-th ends:
 //     down(s) + (1 + (m - 1) div L) around(s) + up(s)
-// B in place of I, and no W, where backwards are whole. Holds for every order of the task, and for
+// B in place of I, and no W, where backwards are whole; what an R may take out of them (recompute)
+// counts as work and stands on no way. Holds for every order of the task, and for
 // every schedule of its placement that needs no more memory.
 std::int64_t makespan_bound(const PlanTask& task);
 

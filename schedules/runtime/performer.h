@@ -48,6 +48,9 @@ struct Performer {
   bool has_expert_slots = false;
   // A step counts the rows of every layer's experts, and the copies that they drop.
   bool counts_expert_rows = false;
+  // What a backward computes again may stand apart from it, as an op of the order; else it runs
+  // inside the backward, as autograd has it (torch.utils.checkpoint).
+  bool places_recompute = false;
 };
 
 inline constexpr Performer kFrameworks{};
@@ -67,6 +70,7 @@ inline constexpr Performer kOurExecutor{.own_kernels = true,
                                         .predicts_further_tokens = false,
                                         .splits_expert_biases = true,
                                         .has_expert_slots = true,
-                                        .counts_expert_rows = true};
+                                        .counts_expert_rows = true,
+                                        .places_recompute = true};
 
 }  // namespace rehearse

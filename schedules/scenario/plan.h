@@ -108,6 +108,9 @@ struct Plan {
   // and a transfer. Empty: estimates by FLOPs. Not a key of files.
   std::vector<StageTimes> planned_stages;
   Nanoseconds planned_transfer{0};
+  // Whether the order that was taken places recomputations into bubbles, as ops of their own
+  // (schedules/order/place_recompute.h). Not a key of files.
+  bool places_recompute = false;
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
   // The chunk with the layers that predict further tokens, behind its other layers, and how many
@@ -171,6 +174,9 @@ struct Plan {
 
   // Full recomputation computes every part again.
   bool recomputes(RecomputePart part) const { return recompute.has(part); }
+  bool may_place_recompute() const {
+    return recompute.any() && runtime.performer().places_recompute;
+  }
   std::int32_t gpus() const {
     return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;
   }

@@ -75,14 +75,14 @@ class Clock {
           if (!known(*half)) return false;
           if (!inputs_there(*half, here, row, start)) return true;
         }
-        const std::int64_t end = start + duration_of(schedule_, op, times_).value;
+        const std::int64_t end = start + duration_of(schedule_, placed_, op, times_).value;
         finish(schedule_.children[child], end);
         finish(schedule_.children[child + 1], end);
         clock = end;
       } else {
         if (!known(op)) return false;
         if (!inputs_there(op, here, row, start)) return true;
-        clock = start + duration_of(schedule_, op, times_).value;
+        clock = start + duration_of(schedule_, placed_, op, times_).value;
         finish(op, clock);
       }
       timing_.start[at] = {start};
@@ -191,6 +191,7 @@ class Clock {
   }
 
   const Schedule& schedule_;
+  const PlacedRecompute placed_{schedule_};
   const ComputeTimes& times_;
   std::int32_t slices_;
   std::size_t keys_;
@@ -221,23 +222,28 @@ ComputeTimes divide(const PositionTimes& position, std::int32_t chunks, std::int
   return times;
 }
 
-Nanoseconds duration_of(const Schedule& schedule, const Op& op, const ComputeTimes& times) {
+Nanoseconds duration_of(const Schedule& schedule, const PlacedRecompute& placed, const Op& op,
+                        const ComputeTimes& times) {
   const StageTimes& stage = times.of(op.stage);
+  const auto rest = [&](Nanoseconds whole) {
+    return placed.of(op) ? whole - stage.recompute : whole;
+  };
   switch (op.kind) {
     case OpKind::Forward:
-    case OpKind::Recompute:
       return stage.forward;
+    case OpKind::Recompute:
+      return stage.recompute.value > 0 ? stage.recompute : stage.forward;
     case OpKind::Backward:
-      return stage.backward;
+      return rest(stage.backward);
     case OpKind::InputGradient:
-      return stage.input_gradient;
+      return rest(stage.input_gradient);
     case OpKind::WeightGradient:
       return stage.weight_gradient;
     case OpKind::Overlap: {
       if (times.pair.value >= 0) return times.pair;
       const auto child = static_cast<std::size_t>(op.child);
-      return duration_of(schedule, schedule.children[child], times) +
-             duration_of(schedule, schedule.children[child + 1], times);
+      return duration_of(schedule, placed, schedule.children[child], times) +
+             duration_of(schedule, placed, schedule.children[child + 1], times);
     }
     default:
       return {0};

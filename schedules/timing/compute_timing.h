@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "schedules/base/result.h"
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/schedule.h"
 
 namespace rehearse {
@@ -27,6 +28,9 @@ struct PositionTimes {
 struct StageTimes {
   Nanoseconds forward{1}, input_gradient{1}, weight_gradient{1};
   Nanoseconds backward{2};  // fused; I + W where a model says nothing better
+  // Of input_gradient and of backward: what an R takes out of them. 0: nobody says, then an R takes
+  // as long as the forward, and its backward the whole.
+  Nanoseconds recompute{0};
   bool operator==(const StageTimes&) const = default;
 };
 
@@ -47,7 +51,9 @@ struct ComputeTiming {
   Nanoseconds makespan{0};              // end of the last op; the first starts at 0
 };
 
-Nanoseconds duration_of(const Schedule& schedule, const Op& op, const ComputeTimes& times);
+// `placed`: of the schedule.
+Nanoseconds duration_of(const Schedule& schedule, const PlacedRecompute& placed, const Op& op,
+                        const ComputeTimes& times);
 
 // REQUIRES: compute ops and exchanges of own groups, whose stages the placement knows (L0).
 // Errors: an op that can never start (its order waits for itself across positions, or its producer

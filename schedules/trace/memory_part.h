@@ -31,6 +31,8 @@ constexpr std::size_t memory_part(ValueKind kind, bool persistent) {
     case ValueKind::SavedForWgrad:
     case ValueKind::LeftForWgrad:
     case ValueKind::KeyValueGradient:
+    case ValueKind::RemadeForDgrad:
+    case ValueKind::RemadeForWgrad:
       return 3;
   }
   return 3;

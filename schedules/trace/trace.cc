@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "schedules/ir/payload.h"
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/text.h"
 #include "schedules/trace/kind_name.h"
 #include "schedules/trace/trace_inside.h"
@@ -121,7 +122,8 @@ Slots assign_slots(const Schedule& schedule, std::span<const Nanoseconds> start,
   return slots;
 }
 
-TraceClass class_for(const Schedule& schedule, OpId id, std::int16_t slot,
+TraceClass class_for(const Schedule& schedule, const PlacedRecompute& placed, OpId id,
+                     std::int16_t slot,
                      std::span<const TraceString> groups, std::span<const TraceString> buckets) {
   const Op& op = schedule.ops[id.index()];
   TraceClass c{.kind = op.kind,
@@ -143,6 +145,9 @@ TraceClass class_for(const Schedule& schedule, OpId id, std::int16_t slot,
     c.second_stage = second.stage;
     c.slice = first.slice;
     c.second_slice = second.slice;
+    c.apart = placed.of(second);
+  } else if (is_backward(op.kind) || op.kind == OpKind::WeightGradient) {
+    c.apart = placed.of(op);
   }
   c.bytes = payload_of(schedule, id).bytes();
   return c;
@@ -258,6 +263,7 @@ Trace make_trace(const Schedule& schedule, std::span<const Nanoseconds> start,
   std::vector<std::int64_t> starts(n), ends(n);
   std::vector<std::int32_t> op_class(n), microbatch(n), partner(n);
   ClassTable classes;
+  const PlacedRecompute placed(schedule);
   std::int64_t first = n == 0 ? 0 : std::numeric_limits<std::int64_t>::max(), last = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const OpId id{static_cast<std::int32_t>(i)};
@@ -266,7 +272,7 @@ Trace make_trace(const Schedule& schedule, std::span<const Nanoseconds> start,
     ends[i] = end[i].value;
     first = std::min(first, starts[i]);
     last = std::max(last, ends[i]);
-    op_class[i] = classes.add(class_for(schedule, id, slots.of_op[i], groups, buckets));
+    op_class[i] = classes.add(class_for(schedule, placed, id, slots.of_op[i], groups, buckets));
     microbatch[i] = op.microbatch.value;
     partner[i] = op.match.value;
     if (op.kind == OpKind::Overlap && op.child >= 0) {

@@ -37,12 +37,13 @@ std::string made_of(const Transformer& layer) {
 
 std::string body_name(const Transformer& model, const BodyShape& shape) {
   static constexpr std::array<std::string_view, 3> kSegments{"embedding", "layer", "head"};
-  static constexpr std::array<std::string_view, 4> kDirections{"F", "B", "I", "W"};
+  static constexpr std::array<std::string_view, kDirections> kLetters{"F", "B", "I", "W", "R"};
   std::string name(shape.prediction ? "prediction layer"
                                     : kSegments[static_cast<std::size_t>(shape.segment)]);
   if (shape.variant >= 0) name += made_of(variant(model, shape.variant));
   if (shape.experts) name += " with experts";
-  name.append(" ").append(kDirections[static_cast<std::size_t>(shape.direction)]);
+  name.append(" ").append(kLetters[static_cast<std::size_t>(shape.direction)]);
+  if (shape.apart) name += " behind R";
   if (shape.slice >= 0) name += ", slice " + std::to_string(shape.slice);
   if (!shape.rotates) name += ", not rotated";
   if (model.windowed_layers.empty() || !shape.reach) return name;  // all layers reach alike
@@ -61,10 +62,10 @@ class NodeTable {
     for (const TraceClass& c : trace_.classes) {
       const std::size_t first = runs_.size();
       if (c.kind == OpKind::Overlap && c.second_stage) {
-        add_runs(c.first_kind, c.stage, 0, -1, c.slice, first);
-        add_runs(c.second_kind, c.second_stage, 0, -1, c.second_slice, first);
+        add_runs({c.first_kind, c.stage, 0, -1, c.slice}, first);
+        add_runs({c.second_kind, c.second_stage, 0, -1, c.second_slice, c.apart != 0}, first);
       } else if (traits(c.kind).op_class == OpClass::Compute && c.stage) {
-        add_runs(c.kind, c.stage, c.segment_begin, c.segment_end, c.slice, first);
+        add_runs({c.kind, c.stage, c.segment_begin, c.segment_end, c.slice, c.apart != 0}, first);
       }
       run_begin.push_back(static_cast<std::int32_t>(runs_.size()));
     }
@@ -76,16 +77,23 @@ class NodeTable {
   }
 
  private:
+  // What an op, or half of a pair, covers.
+  struct Covered {
+    OpKind kind{};
+    Stage stage{};
+    std::int32_t begin = 0, end = -1, slice = -1;
+    bool apart = false;
+  };
   // `from`: runs before it belong to other classes.
-  void add_runs(OpKind kind, Stage stage, std::int32_t begin, std::int32_t end, std::int32_t slice,
-                std::size_t from) {
-    if (stage.index() >= schedule_.segments.size()) return;
-    const auto& segments = schedule_.segments[stage.index()];
+  void add_runs(const Covered& of, std::size_t from) {
+    if (of.stage.index() >= schedule_.segments.size()) return;
+    const auto& segments = schedule_.segments[of.stage.index()];
     const auto count = static_cast<std::int32_t>(segments.size());
-    const std::int32_t last = end < 0 ? count : std::min(end, count);
-    for (std::int32_t s = begin; s < last; ++s) {
+    const std::int32_t last = of.end < 0 ? count : std::min(of.end, count);
+    for (std::int32_t s = of.begin; s < last; ++s) {
       const SegmentInfo& segment = segments[static_cast<std::size_t>(s)];
-      const std::int32_t body = body_of(body_shape(layout_, segment, direction_of(kind), slice));
+      const std::int32_t body =
+          body_of(body_shape(layout_, segment, direction_of(of.kind), of.slice, of.apart));
       if (runs_.size() > from && runs_.back().body == body) {
         ++runs_.back().count;
       } else {
@@ -206,7 +214,9 @@ std::string value_name(const Trace& trace, std::int32_t id) {
   const bool sliced = v.instance >= 0 &&
                       (v.kind == ValueKind::Activation || v.kind == ValueKind::ActivationGradient ||
                        v.kind == ValueKind::SavedForDgrad || v.kind == ValueKind::SavedForWgrad ||
-                       v.kind == ValueKind::LeftForWgrad || v.kind == ValueKind::KeyValueGradient);
+                       v.kind == ValueKind::LeftForWgrad || v.kind == ValueKind::RemadeForDgrad ||
+                       v.kind == ValueKind::RemadeForWgrad ||
+                       v.kind == ValueKind::KeyValueGradient);
   return value_name(Value{.kind = v.kind,
                           .home = v.home,
                           .persistent = v.persistent != 0,

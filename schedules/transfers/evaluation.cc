@@ -34,10 +34,11 @@ Result<Evaluation> evaluate(const Schedule& order, const ComputeTimes& times,
       takes_no_time(times) ? time_compute(order, at_least_one(times)) : time_compute(order, times);
   if (!estimate) return estimate.error();
   Evaluation result{.full = add_transfers(order, estimate.value().end, policy)};
+  const PlacedRecompute placed(result.full);
   std::vector<Nanoseconds> durations;
   durations.reserve(result.full.ops.size());
   for (const Op& op : result.full.ops) {
-    durations.push_back(is_compute(op.kind)       ? duration_of(result.full, op, times)
+    durations.push_back(is_compute(op.kind)       ? duration_of(result.full, placed, op, times)
                         : op.kind == OpKind::Send ? times.transfer
                                                   : Nanoseconds{0});
   }

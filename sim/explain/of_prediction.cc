@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "schedules/body/body.h"
+#include "schedules/ir/placed_recompute.h"
 #include "sim/engine/body_waits.h"
 #include "sim/explain/breakdown_of.h"
 #include "sim/explain/idle_causes.h"
@@ -40,7 +41,8 @@ bool is_attention(NodeKind kind) {
 
 class Computing {
  public:
-  Computing(const Prediction& p, const Transformer& model) : p_(p), layout_(model, p.plan) {}
+  Computing(const Prediction& p, const Transformer& model)
+      : p_(p), layout_(model, p.plan), placed_(p.schedule) {}
 
   // Adds what all ranks compute, in units of one nanosecond of one rank.
   void add_to(Weights& weights) {
@@ -67,7 +69,7 @@ class Computing {
   }
 
  private:
-  using Key = std::tuple<OpKind, std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
+  using Key = std::tuple<OpKind, std::int32_t, std::int32_t, std::int32_t, std::int32_t, bool>;
 
   // An op that is busy for `alone` by itself weighs `busy`: its kernels by their prices, and what
   // it takes beyond them. Where they take more than the op does (a pair runs two at once), each
@@ -92,15 +94,17 @@ class Computing {
 
   // Of one op: the time of its kernels alone [ns].
   const Weights& kernels(const Op& op) {
+    const bool apart = placed_.of(op);
     const auto [known, fresh] = known_.try_emplace(
-        Key{op.kind, op.stage.value, op.segment_begin, op.segment_end, op.slice});
+        Key{op.kind, op.stage.value, op.segment_begin, op.segment_end, op.slice, apart});
     if (!fresh || op.stage.index() >= p_.schedule.segments.size()) return known->second;
     const auto& segments = p_.schedule.segments[op.stage.index()];
     const std::size_t end =
         op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
     for (auto g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
-      const Weights& of = body(body_shape(layout_, segments[g], direction_of(op.kind), op.slice),
-                               phase_of(op.kind));
+      const Weights& of =
+          body(body_shape(layout_, segments[g], direction_of(op.kind), op.slice, apart),
+               phase_of(op.kind));
       for (std::size_t c = 0; c < kNumCauses; ++c) known->second[c] += of[c];
     }
     return known->second;
@@ -125,6 +129,7 @@ class Computing {
 
   const Prediction& p_;
   const Layout layout_;
+  const PlacedRecompute placed_;
   std::map<Key, Weights> known_;
   std::map<std::pair<BodyShape, Cause>, Weights> bodies_;
 };

@@ -20,12 +20,13 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
   std::vector<StageTimes> stages;
   for (const auto& segments :
        stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
-    StageTimes& times = stages.emplace_back(StageTimes{{0}, {0}, {0}, {0}});
+    StageTimes& times = stages.emplace_back(StageTimes{{0}, {0}, {0}, {0}, {0}});
     for (const SegmentInfo& segment : segments) {
       times.forward += time(segment, Direction::Forward);
       times.input_gradient += time(segment, Direction::InputGradient);
       times.weight_gradient += time(segment, Direction::WeightGradient);
       times.backward += time(segment, Direction::Backward);
+      if (plan.may_place_recompute()) times.recompute += time(segment, Direction::Recompute);
     }
   }
   if (plan.pipeline_parallel > 1) {

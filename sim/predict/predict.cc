@@ -118,7 +118,7 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   OrderChoice choice;
   const Cluster placed = with_places(cluster, plan.gpus());
   for (Plan& candidate : order_candidates(scenario.model, plan)) {
-    if (find_schedule(candidate.order)->planned) {
+    if (find_schedule(candidate.order)->planned || candidate.places_recompute) {
       const Result<> timed =
           price_planned_times(scenario.model, placed, *options.tables, candidate);
       if (!timed) return timed.error();

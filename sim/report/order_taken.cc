@@ -14,6 +14,7 @@ Json order_json(const Plan& plan, const OrderChoice& choice, std::optional<doubl
           {"memory_limit", plan.memory_limit > 0 ? Json(plan.memory_limit) : Json(nullptr)},
           {"considered", here ? Json(choice.considered) : Json(nullptr)},
           {"fitting", here ? Json(choice.fitting) : Json(nullptr)}};
+  if (plan.places_recompute) json["places_recompute"] = true;
   if (above) json["above_bound"] = *above;
   return json;
 }
@@ -22,6 +23,7 @@ std::string order_line(const Plan& plan, const OrderChoice& choice, std::optiona
   if (plan.order.empty()) return "";
   std::string taken = plan.order;
   if (taken == "auto") taken = "one planned for this model";
+  if (plan.places_recompute) taken += " with recomputation in its bubbles";
   if (plan.memory_limit > 0) {
     taken += fmt::format(" within {:g} times 1F1B's activations", plan.memory_limit);
   }

@@ -2,6 +2,7 @@
 // What a search keeps of a prediction.
 #include <algorithm>
 
+#include "schedules/passes/plan_order.h"
 #include "sim/predict/confidence.h"
 #include "sim/search/search.h"
 
@@ -34,6 +35,7 @@ FoundPlan summarize(const Prediction& p) {
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
     found.causes_s[c] = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
   }
+  found.above_bound = above_bound(p.plan, p.order);
   found.communication = p.communication;
   return found;
 }

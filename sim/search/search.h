@@ -47,6 +47,8 @@ struct FoundPlan {
   MemoryParts parts;                        // of the fullest rank, at its peak
   double busy_s = 0;                        // mean over ranks
   std::array<double, kNumIdleCauses> causes_s{};
+  // Of a planned schedule: by how much its order is longer than what none takes less than, at most.
+  std::optional<double> above_bound;
   std::vector<CommunicationRow> communication;
   double low_s = 0, high_s = 0;  // between which the truth lies, nine times in ten
   std::vector<NearCases> nearest;

@@ -80,6 +80,8 @@ constexpr std::string_view long_name(OpKind kind) {
       return "hand over";
     case OpKind::Add:
       return "other work";
+    case OpKind::Loss:
+      return "loss";
     default:
       return traits(kind).name;
   }
@@ -124,6 +126,7 @@ Color color_of(OpKind kind) {
       return kYellow;
     case OpKind::Pass:
     case OpKind::Add:
+    case OpKind::Loss:
       return kGrey;
     default:
       return kPurple;  // transfers, collectives and copies

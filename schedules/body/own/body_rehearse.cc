@@ -371,12 +371,13 @@ T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv, 
   return e1;
 }
 
+// Also of an R, which keeps the nodes of recomputation alone.
 Body layer_backward(const Context& c) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
   const bool weight = c.direction == Direction::WeightGradient;
   const bool parallel = c.model.parallel_residual;
-  BodyBuilder b(SegmentKind::Layer, c.direction);
+  BodyBuilder b(SegmentKind::Layer, c.direction, c.apart);
   const LayerTensors t = layer_tensors(b, c);
   std::optional<ExpertBody> experts;
   if (c.experts) experts.emplace(b, c.layout, c.slice);
@@ -432,6 +433,9 @@ Body make_rehearse_body(const Layout& layout, const BodyShape& shape) {
   using namespace own;
   const Context c = context_of(layout, shape);
   const bool forward = shape.direction == Direction::Forward;
+  if (shape.direction == Direction::Recompute && shape.segment != SegmentKind::Layer) {
+    return BodyBuilder(shape.segment, shape.direction).finish();  // the ends compute nothing again
+  }
   switch (shape.segment) {
     case SegmentKind::Embedding:
       return forward ? embedding_forward(c) : embedding_backward(c);

@@ -20,7 +20,8 @@ Context context_of(const Layout& layout, const BodyShape& shape) {
             .experts = shape.experts,
             .slice = layout.plan.sequence_slices > 1 ? shape.slice : -1,
             .reach = shape.reach,
-            .rotates = shape.rotates};
+            .rotates = shape.rotates,
+            .apart = shape.apart};
   c.activation = c.layout.activation_bytes();
   c.gathered = c.s.element * c.s.tokens * c.s.hidden;
   c.statistics = 4 * c.s.local * (c.model.norm == NormKind::LayerNorm ? 2 : 1);

@@ -28,6 +28,7 @@ struct Context {
   std::int64_t gathered = 0;     // bytes of (tokens, hidden)
   std::int64_t statistics = 0;   // bytes of a norm's saved statistics, fp32
   bool split = false;            // I or W instead of B
+  bool apart = false;            // an R has gone before
 };
 
 Context context_of(const Layout& layout, const BodyShape& shape);

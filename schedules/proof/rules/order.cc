@@ -31,11 +31,14 @@ std::string tell(const Facts& facts, const Finding& finding) {
     case Fault::WeightBeforeInput:
       return who + " runs before its input gradient" + (none ? ", which is never run" : "");
     case Fault::PartOrder:
-      return who + ": parts of a forward ascend from segment 0, of a backward they descend";
+      return who + (finding.work.kind == OpKind::Recompute
+                        ? ": parts of an R ascend from segment 0"
+                        : ": parts of a forward ascend from segment 0, of a backward they descend");
     case Fault::SliceOrder:
       return who + ": slices of a forward ascend, of a backward they descend";
     case Fault::RecomputeLate:
-      return who + " runs after the backward that it is for";
+      return who + " runs after the backward that it is for" +
+             (none ? "" : ", " + to_text(facts.schedule, {finding.other}));
     case Fault::BeforeArrival:
       return who + " is listed before " + to_text(facts.schedule, {finding.other}) +
              ", which brings its input";
@@ -82,8 +85,9 @@ std::int16_t heads(const Facts& facts, Stage stage) {
 bool check_completeness(const Facts& facts, Report& report) {
   tell_findings(facts, is_about_completeness, report);
   // Forwards alone (inference) are complete without backwards.
-  const bool trains = std::ranges::any_of(
-      facts.survey.progress, [](const Progress& p) { return p.backward >= 0 || p.weight > 0; });
+  const bool trains = std::ranges::any_of(facts.survey.progress, [](const Progress& p) {
+    return p.backward >= 0 || p.weight > 0 || p.recomputed > 0;
+  });
   for (std::size_t key = 0; key < facts.survey.progress.size(); ++key) {
     const Progress& progress = facts.survey.progress[key];
     const Stage stage = facts.index.stage_of(key);
@@ -95,6 +99,9 @@ bool check_completeness(const Facts& facts, Report& report) {
     if (progress.backward != 0) {
       const OpKind kind = progress.split ? OpKind::InputGradient : OpKind::Backward;
       missing(facts, key, kind, progress.backward > 0 ? " in part" : "", report);
+    }
+    if (progress.recomputed > 0 && progress.recomputed < all) {
+      missing(facts, key, OpKind::Recompute, " in part", report);
     }
     if (progress.split && progress.weight < all - heads(facts, stage)) {
       missing(facts, key, OpKind::WeightGradient, progress.weight > 0 ? " in part" : "", report);

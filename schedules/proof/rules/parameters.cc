@@ -5,7 +5,6 @@
 #include <array>
 
 #include "schedules/ir/listing.h"
-#include "schedules/ir/loss_op.h"
 #include "schedules/proof/rules/rules.h"
 
 namespace rehearse {
@@ -281,7 +280,7 @@ class Sums {
   void losses() {
     std::vector<bool> made(s_.values.size(), false);
     facts_.each_op([&](RankClass, std::int32_t id, const Op& op) {
-      const bool loss = is_loss(op);
+      const bool loss = op.kind == OpKind::Loss;
       const bool back = op.kind == OpKind::Scatter && op.payload == Payload::Gradient;
       if (!loss && !back) return;
       for (const Operand& operand : s_.operands_of({id})) {

@@ -149,8 +149,6 @@ bool check_lowering(const Facts& facts, Report& report) {
   const Schedule* order = facts.options.compute_order;
   if (order == nullptr || !facts.full()) return false;
   const Schedule& s = facts.schedule;
-  const bool has_recompute =
-      std::ranges::any_of(order->ops, [](const Op& op) { return op.kind == OpKind::Recompute; });
   for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     const RankClass home{s.position_of(row).value};
     if (home.value < 0 || home.value >= order->num_rows()) {
@@ -163,7 +161,7 @@ bool check_lowering(const Facts& facts, Report& report) {
     bool same = true;
     for (std::size_t i = s.first_op(row); same && i < s.first_op({row.value + 1}); ++i) {
       const Op& op = s.ops[i];
-      if (!is_kept(s, op) || (op.kind == OpKind::Recompute && !has_recompute)) continue;
+      if (!is_kept(s, op)) continue;
       if (part != nullptr && op.segment_end >= 0 && same_work(*part, op)) continue;
       while (next < end && !is_kept(*order, order->ops[static_cast<std::size_t>(next)])) ++next;
       same = next < end && same_op(s, op, *order, order->ops[static_cast<std::size_t>(next)]);

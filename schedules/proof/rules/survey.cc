@@ -100,8 +100,13 @@ class Walker {
         }
         return;
       case OpKind::Recompute:
+        if (begin < progress.recomputed) return find(Fault::Twice, work);
+        if (begin > progress.recomputed) find(Fault::PartOrder, work);
         if (progress.forward < all) find(Fault::BeforeForward, work, ops.forward_last);
-        if (progress.backward >= 0 && progress.backward < end) find(Fault::RecomputeLate, work);
+        if (progress.backward >= 0 && progress.backward < end) {
+          find(Fault::RecomputeLate, work, ops.backward_first);
+        }
+        progress.recomputed = end;
         return;
       default:
         return;

@@ -14,7 +14,7 @@ enum class Fault : std::uint8_t {
   BothForms,          // V2: B beside I or W of the same micro-batch
   BeforeForward,      // V3: B, I or R before its F
   WeightBeforeInput,  // V3: W before its I
-  PartOrder,          // V3: parts of F ascend, of B and I descend
+  PartOrder,          // V3: parts of F and R ascend, of B and I descend
   SliceOrder,         // V3: slices of F ascend, of B and I descend
   RecomputeLate,      // V3: R after its B or I
   BeforeArrival,      // V3: op before the RECV that brings its input
@@ -32,6 +32,7 @@ struct Finding {
 // Segments that are through: forwards ascend from 0, backwards descend from all.
 struct Progress {
   std::int16_t forward = 0, backward = -1, weight = 0;  // backward -1: nothing yet
+  std::int16_t recomputed = 0;                          // by an R
   bool whole = false, split = false;                    // a B was seen; an I or W was seen
 };
 

@@ -12,7 +12,7 @@
 namespace rehearse::sim {
 
 // What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
-using CostKey = std::array<std::int64_t, 7>;
+using CostKey = std::array<std::int64_t, 8>;
 
 // Key to cost, by open addressing: every op of a schedule is looked up once.
 class KnownCosts {

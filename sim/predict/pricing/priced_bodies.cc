@@ -24,8 +24,9 @@ void add_traffic(std::vector<Traffic>& all, const Traffic& sent) {
 
 }  // namespace
 
-const PricedBody& PricedBodies::body(SegmentInfo segment, Direction direction, std::int32_t slice) {
-  const BodyShape shape = body_shape(layout_, segment, direction, slice);
+const PricedBody& PricedBodies::body(SegmentInfo segment, const Op& op) {
+  const BodyShape shape =
+      body_shape(layout_, segment, direction_of(op.kind), op.slice, apart(op));
   const bool by_layer = shape.experts && layout_.plan.expert_routing == ExpertRouting::Measured;
   const std::int32_t layer = by_layer ? segment.layer : -1;
   const auto [at, fresh] = bodies_.try_emplace({shape, layer});
@@ -59,7 +60,7 @@ void PricedBodies::collect(const Op& op, Bodies& bodies) {
   const std::size_t end =
       op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
   for (std::size_t g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
-    bodies.push_back(&body(segments[g], direction_of(op.kind), op.slice));
+    bodies.push_back(&body(segments[g], op));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/schedule.h"
 #include "sim/predict/pricing/body_collectives.h"
 #include "sim/predict/pricing/pair_bodies.h"
@@ -36,8 +37,14 @@ class PricedBodies {
   // REQUIRES: all of them outlive it.
   PricedBodies(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,
                const Network& network)
-      : s_(schedule), layout_(layout), compute_(compute), collectives_(network, layout) {}
+      : s_(schedule),
+        layout_(layout),
+        compute_(compute),
+        collectives_(network, layout),
+        placed_(schedule) {}
 
+  // Whether an R has gone before the op, of its micro-batch.
+  bool apart(const Op& op) const { return placed_.of(op); }
   // Appends the op's. Most stages run the same ones.
   void collect(const Op& op, Bodies& bodies);
   const Sum& sum_of(const Bodies& bodies);
@@ -46,12 +53,13 @@ class PricedBodies {
                   std::span<const PricedBody* const> backward) const;
 
  private:
-  const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice);
+  const PricedBody& body(SegmentInfo segment, const Op& op);
 
   const Schedule& s_;
   const Layout& layout_;
   const ComputeModel& compute_;
   BodyCollectives collectives_;
+  const PlacedRecompute placed_;
   std::map<std::pair<BodyShape, std::int32_t>, PricedBody> bodies_;
   std::map<Bodies, Sum> sums_;
 };

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "schedules/body/loss_body.h"
-#include "schedules/ir/loss_op.h"
 #include "schedules/ir/payload.h"
 #include "schedules/scenario/zero/quantized_gather.h"
 #include "sim/cost/to_nanoseconds.h"
@@ -320,7 +319,7 @@ class Pricer {
 
   std::int32_t local(const Op& op) {
     Nanoseconds time{};
-    if (is_loss(op)) return add_body(compute_.price(make_loss_body(layout_)), {});
+    if (op.kind == OpKind::Loss) return add_body(compute_.price(make_loss_body(layout_)), {});
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
       const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
       return add({.time = host_update_time(moved, ranks_per_node(), network_)}, {},
@@ -367,9 +366,10 @@ class Pricer {
     return (op_class == OpClass::Compute && kind != OpKind::Overlap) ||
            op_class == OpClass::Transfer;
   }
-  static bool costs_the_same(const Op& a, const Op& b) {
+  bool costs_the_same(const Op& a, const Op& b) const {
     return a.kind == b.kind && a.payload == b.payload && a.stage == b.stage && a.slice == b.slice &&
-           a.segment_begin == b.segment_begin && a.segment_end == b.segment_end && a.peer == b.peer;
+           a.segment_begin == b.segment_begin && a.segment_end == b.segment_end &&
+           a.peer == b.peer && bodies_.apart(a) == bodies_.apart(b);
   }
 
   std::int32_t cost_of(OpId id) {
@@ -396,12 +396,14 @@ class Pricer {
         key[4] = op.stage.value;
         key[5] = op.slice;
         key[6] = cleared_bytes();
+        key[7] = bodies_.apart(op) ? 1 : 0;
         if (op.kind == OpKind::Overlap) {
           const auto child = static_cast<std::size_t>(op.child);
           const Op &a = s_.children[child], &b = s_.children[child + 1];
           key[2] = b.stage.value;
           key[3] = static_cast<std::int64_t>(a.kind) * 32 + static_cast<std::int64_t>(b.kind);
           key[4] = a.stage.value;
+          key[7] = bodies_.apart(b) ? 1 : 0;
         }
         break;
       case OpClass::Transfer:
@@ -414,7 +416,7 @@ class Pricer {
         key[5] = copied_bytes(id);
         break;
       default:
-        if (is_loss(op)) break;
+        if (op.kind == OpKind::Loss) break;
         if (op.kind == OpKind::Add) {
           key[3] = summed_bytes(id);
           break;

@@ -50,7 +50,7 @@ std::string search_csv(const SearchReport& report) {
       "data_parallel,schedule,virtual_stages,micro_batch,recompute,zero_stage,sequence_parallel,"
       "precision,offload,time_to_train_s,cost_usd,situation,idle_most_for,helps_most,"
       "step_time_then_s,goodput,goodput_p10,goodput_p50,goodput_p90,time_to_train_late_s,done_by,"
-      "cost_late_usd,gpus_kwh,host_kwh,network_kwh,facility_kwh,co2_t,meets\n";
+      "cost_late_usd,gpus_kwh,host_kwh,network_kwh,facility_kwh,co2_t,meets,above_bound\n";
   for (const SearchCase& one : report.cases) {
     std::int32_t rank = 0;
     for (const FoundPlan& f : one.result.best) {
@@ -61,7 +61,7 @@ std::string search_csv(const SearchReport& report) {
       const auto& changes = one.result.sensitivities;
       const Sensitivity* helps = rank == 1 && !changes.empty() ? &changes.front() : nullptr;
       text += fmt::format(
-          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{}"
+          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{},{}"
           "\n",
           csv_field(one.cluster), one.gpus, rank, f.step_s, f.tokens_per_s,
           f.mfu ? fmt::format("{}", *f.mfu) : "", f.bubble_ratio, f.peak_device,
@@ -73,7 +73,8 @@ std::string search_csv(const SearchReport& report) {
           first && one.train->usd ? fmt::format("{}", *one.train->usd) : "",
           rank == 1 && one.result.situation ? name_of(one.result.situation->situation) : "",
           idle ? idle->name : "", helps ? helps->what : "",
-          helps ? fmt::format("{}", helps->step_s) : "", bought_fields(one, rank == 1));
+          helps ? fmt::format("{}", helps->step_s) : "", bought_fields(one, rank == 1),
+          f.above_bound ? fmt::format("{}", *f.above_bound) : "");
     }
   }
   return text;

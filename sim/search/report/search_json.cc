@@ -27,29 +27,31 @@ Json plan_summary(const FoundPlan& found) {
     if (!reports_cause(c, found.causes_s[c] != 0)) continue;
     causes[std::string(kIdleCauseNames[c])] = found.causes_s[c];
   }
-  return {{"step_time_s", found.step_s},
-          {"estimated_step_time_s", found.estimate_s},
-          {"tokens_per_s", found.tokens_per_s},
-          {"mfu", found.mfu},
-          {"bubble_ratio", found.bubble_ratio},
-          {"bubble_causes_s", causes},
-          {"peak_device_bytes", found.peak_device},
-          {"capacity_bytes", found.capacity},
-          {"headroom_bytes", found.capacity - found.peak_device},
-          {"near_capacity", near_capacity(found)},
-          {"verdict", name_of(found.verdict)},
-          {"bad_day",
-           found.bad_day == BadDayCause::None ? Json(nullptr) : Json(name_of(found.bad_day))},
-          {"usd_per_step", found.usd_per_step},
-          {"tokens_per_usd", found.usd_per_step ? tokens_per_usd(found) : Json(nullptr)},
-          {"energy_j", found.energy_j},
-          {"error_band", found.error_band},
-          {"low_s", found.low_s},
-          {"high_s", found.high_s},
-          {"launched_elsewhere",
-           found.launched_elsewhere.empty() ? Json(nullptr) : Json(found.launched_elsewhere)},
-          {"equal", equal_json(found)},
-          {"plan", Json::parse(plan_json(found.plan, 0))}};
+  Json json = {{"step_time_s", found.step_s},
+               {"estimated_step_time_s", found.estimate_s},
+               {"tokens_per_s", found.tokens_per_s},
+               {"mfu", found.mfu},
+               {"bubble_ratio", found.bubble_ratio},
+               {"bubble_causes_s", causes},
+               {"peak_device_bytes", found.peak_device},
+               {"capacity_bytes", found.capacity},
+               {"headroom_bytes", found.capacity - found.peak_device},
+               {"near_capacity", near_capacity(found)},
+               {"verdict", name_of(found.verdict)},
+               {"bad_day",
+                found.bad_day == BadDayCause::None ? Json(nullptr) : Json(name_of(found.bad_day))},
+               {"usd_per_step", found.usd_per_step},
+               {"tokens_per_usd", found.usd_per_step ? tokens_per_usd(found) : Json(nullptr)},
+               {"energy_j", found.energy_j},
+               {"error_band", found.error_band},
+               {"low_s", found.low_s},
+               {"high_s", found.high_s},
+               {"launched_elsewhere",
+                found.launched_elsewhere.empty() ? Json(nullptr) : Json(found.launched_elsewhere)},
+               {"equal", equal_json(found)},
+               {"plan", Json::parse(plan_json(found.plan, 0))}};
+  if (found.above_bound) json["above_bound"] = *found.above_bound;
+  return json;
 }
 
 Json near_json(const std::vector<NearPlan>& near) {

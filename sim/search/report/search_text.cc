@@ -25,9 +25,13 @@ std::string days(double s) {
   return fmt::format("{:.1f} h", s / 3600);
 }
 
-// Behind a plan: how many it stands for, and who else is needed to launch it.
+// Behind a plan: how far its order may be from the best, how many it stands for, and who else is
+// needed to launch it.
 std::string marks_of(const FoundPlan& plan) {
   std::string text;
+  if (plan.above_bound) {
+    text += fmt::format("  [its order: at most {:.1f} % longer than any]", 100 * *plan.above_bound);
+  }
   if (!plan.equal.empty()) {
     const double fastest = std::ranges::min_element(plan.equal, {}, &EqualPlan::step_s)->step_s;
     text += fmt::format("  [and {} equal, from {}]", plan.equal.size(),

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "exec/cpu/cpu_backend.h"
 #include "exec/train/train.h"
 #include "exec/weights/initial.h"
+#include "schedules/passes/plan_order.h"
 #include "schedules/scenario/scenario.h"
 
 namespace rehearse::exec {
@@ -62,11 +64,15 @@ struct Trained {
   std::string error;
 };
 
+// Makes another order of the plan's.
+using ChangeOrder = std::function<Schedule(const Schedule&)>;
+
 // REQUIRES: `run` performs the model in that layout. num_steps: 0: the scenario's. begin_scale: of
 // a loss in fp16; 0: the rule's.
 inline Trained train_layout(const std::string& model_file,
                             const std::vector<std::string>& plan_keys, int workers = 1,
-                            std::int64_t num_steps = 0, double begin_scale = 0) {
+                            std::int64_t num_steps = 0, double begin_scale = 0,
+                            const ChangeOrder& change = {}) {
   Trained out;
   const auto fail = [&out](const Error& error) {
     out.error = error.message;
@@ -79,7 +85,10 @@ inline Trained train_layout(const std::string& model_file,
   }
   const Transformer& model = scenario.value().model;
   Plan plan = scenario.value().plan;
-  const Result<Schedule> lowered = lower_for_run(model, plan);
+  const Result<Schedule> order = order_of(model, plan);
+  if (!order) return fail(order.error());
+  const Result<Schedule> lowered =
+      change ? lower(change(order.value()), {model, plan}) : lower_for_run(model, plan);
   if (!lowered) return fail(lowered.error());
   const Schedule& schedule = lowered.value();
   const Backend backend = make_cpu_backend(element_of(plan.precision.compute));

@@ -12,6 +12,7 @@
 #include "exec/cpu/kernels/instruction_set.h"
 #include "exec/step/quantized_gather.h"
 #include "tests/exec/step/layouts.h"
+#include "tests/schedules/order/scattered_recompute.h"
 
 namespace rehearse::exec {
 namespace {
@@ -82,6 +83,31 @@ TEST(Chunks, GiveTheBitsOfWholeProducts) {
     ++tried;
   }
   EXPECT_GE(tried, 12);
+}
+
+// The same kernels on the same numbers: bit for bit, in every layout of the matrix that computes
+// anything again, wherever the order has the R, with more of them alive than planners would have.
+TEST(PlacedRecomputation, IsThatInsideTheBackwardBitForBit) {
+  int tried = 0;
+  for (const Cell& cell : kLayouts) {
+    const bool again = std::ranges::any_of(cell.plan, [](const std::string& key) {
+      return key == "recompute=full" || key == "recompute=selective";
+    });
+    if (!again) continue;
+    const auto scattered = [&](const Schedule& order) {
+      return with_scattered_recompute(order, static_cast<std::uint64_t>(tried), 70);
+    };
+    const Trained inside = train_layout(cell.family, cell.plan, 1, 2);
+    const Trained apart =
+        train_layout(model_text(cell.family), cell.plan, 1, 2, 0, scattered);
+    ASSERT_EQ(inside.error, "") << cell.name;
+    ASSERT_EQ(apart.error, "") << cell.name;
+    const Distance far = distance(apart, inside);
+    EXPECT_TRUE(far.bitwise) << cell.name << ": " << far.tensor << ' ' << far.weight;
+    EXPECT_EQ(apart.planned, apart.counted) << cell.name;
+    ++tried;
+  }
+  EXPECT_GE(tried, 25);
 }
 
 // The loss is of the gathered batch, in the chunks of one rank that has all of it.

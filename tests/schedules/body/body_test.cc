@@ -8,6 +8,7 @@
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/body/sizes.h"
 #include "schedules/scenario/recompute_parts.h"
+#include "tests/schedules/body/apart_case.h"
 #include "tests/schedules/ir/example_case.h"
 #include "tests/schedules/runtime/runtime_named.h"
 
@@ -274,6 +275,31 @@ TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
   const Body full =
       body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, Recompute::full());
   EXPECT_EQ(full.saved_for_dgrad + full.saved_for_wgrad, 0);
+}
+
+TEST(Bodies, OfAnRAndOfTheBackwardBehindItAreOneTogether) {
+  const Transformer model = example_model();
+  const SegmentInfo layer{SegmentKind::Layer, 0};
+  for (const Recompute recompute : {Recompute::selective(), Recompute::full()}) {
+    for (const ComputeType type : {ComputeType::Bf16, ComputeType::Fp32}) {
+      Plan plan = example_plan(1, type);
+      plan.recompute = recompute;
+      const Layout layout(model, plan);
+      expect_apart_is_fused(layout, layer);
+      const Body again = make_body(layout, body_shape(layout, layer, Direction::Recompute));
+      EXPECT_GT(again.nodes.size(), 0u);
+      EXPECT_EQ(again.reads_parameters, recompute.is_full());
+      // What a forward that computes nothing again would have kept for W beyond what this one does.
+      EXPECT_EQ(again.remade_for_wgrad,
+                body(SegmentKind::Layer, Direction::Forward, type, Recompute{}).saved_for_wgrad -
+                    body(SegmentKind::Layer, Direction::Forward, type, recompute).saved_for_wgrad);
+      for (const SegmentKind end : {SegmentKind::Embedding, SegmentKind::Head}) {
+        const Body none = make_body(layout, body_shape(layout, {end, -1}, Direction::Recompute));
+        EXPECT_TRUE(none.nodes.empty());
+        EXPECT_FALSE(none.reads_parameters);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
 #include "schedules/scenario/scenario.h"
+#include "tests/schedules/body/apart_case.h"
 
 namespace rehearse {
 namespace {
@@ -367,6 +368,22 @@ TEST(ExpertBody, EveryExpertLiesOnOneRankOfASet) {
     EXPECT_EQ(experts * s.plan.expert_parallel * s.plan.expert_tensor_parallel,
               E * expert_parameters(s.model));
     EXPECT_EQ(slots, 3 * E);  // of the norm, whatever e is
+  }
+}
+
+TEST(ExpertBody, OfAnRAndOfTheBackwardBehindItAreOneTogether) {
+  const std::string shared = R"(, "shared_expert_intermediate_size": 64)";
+  for (const std::string& more : {std::string(), shared}) {
+    for (const std::string& recompute : {std::string("selective"), std::string("full")}) {
+      for (const char* dispatch : {"all_to_all", "all_gather", "deduplicated"}) {
+        const Scenario s =
+            scenario(R"("expert_parallel": 2, "global_batch": 2, "runtime": "rehearse",
+                        "recompute": ")" + recompute +
+                         R"(", "expert_dispatch": ")" + dispatch + "\"",
+                     "2", more);
+        expect_apart_is_fused({s.model, s.plan}, {SegmentKind::Layer, 0});
+      }
+    }
   }
 }
 

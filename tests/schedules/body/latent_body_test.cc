@@ -9,6 +9,7 @@
 
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/scenario/scenario.h"
+#include "tests/schedules/body/apart_case.h"
 
 namespace rehearse {
 namespace {
@@ -70,6 +71,15 @@ TEST(LatentBody, GathersWhatIsCompressed) {
   EXPECT_EQ(gathered("24", Direction::Backward, Kernel::ReduceScatter), (Columns{kH, kR, kC, kQ}));
   EXPECT_EQ(gathered("null", Direction::Backward, Kernel::ReduceScatter),
             (Columns{kH, kR, kC, kH}));
+}
+
+TEST(LatentBody, OfAnRAndOfTheBackwardBehindItAreOneTogether) {
+  for (const char* queries : {"24", "null"}) {
+    for (const char* recompute : {"recompute=selective", "recompute=full"}) {
+      const Scenario s = scenario(queries, {recompute});
+      expect_apart_is_fused({s.model, s.plan}, {SegmentKind::Layer, 0});
+    }
+  }
 }
 
 }  // namespace

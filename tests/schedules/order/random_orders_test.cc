@@ -2,11 +2,14 @@
 // What holds for every legal order, on thousands of random ones.
 #include <gtest/gtest.h>
 
+#include "schedules/order/place_recompute.h"
+#include "schedules/order/registry.h"
 #include "schedules/proof/deadlock.h"
 #include "schedules/proof/validate.h"
 #include "schedules/transfers/add_transfers.h"
 #include "schedules/transfers/link_transfers.h"
 #include "tests/schedules/order/random_order.h"
+#include "tests/schedules/order/scattered_recompute.h"
 #include "tests/schedules/proof/rendezvous.h"
 
 namespace rehearse {
@@ -59,6 +62,77 @@ TEST(RandomOrders, LoweredOnesNeverHang) {
       ASSERT_TRUE(testing::Rendezvous(lowered, played).run()) << program(lowered);
     }
   }
+}
+
+// Recomputation anywhere between forward and backward asks nobody: nothing hangs by it, and the
+// order that is left without it is the one that was there.
+TEST(RandomOrders, WithRecomputationScatteredAreSoundAndNeverHang) {
+  testing::RandomOrder random(4);
+  for (std::int32_t k = 0; k < kOrders / 10; ++k) {
+    const Schedule plain = random.next();
+    const Schedule l0 =
+        with_scattered_recompute(plain, static_cast<std::uint64_t>(k), 60);
+    const Validation alone = validate(l0);
+    ASSERT_TRUE(alone.sound()) << alone.violations.front().message << "\n" << program(l0);
+    const Schedule lowered =
+        add_transfers(l0, random_finish(l0, random), TransferPolicy::TimeSorted);
+    const Validation whole = validate(lowered, {.compute_order = &l0});
+    ASSERT_TRUE(whole.sound()) << whole.violations.front().message << "\n" << program(lowered);
+    ASSERT_EQ(link_transfers(lowered).waits, lowered.waits) << program(lowered);
+    Schedule without = l0;
+    std::erase_if(without.ops, [](const Op& op) { return op.kind == OpKind::Recompute; });
+    ASSERT_EQ(without.ops, plain.ops);
+    if (l0.ops.size() == plain.ops.size()) continue;
+    const Validation lacks = validate(lowered, {.compute_order = &plain});
+    ASSERT_FALSE(lacks.sound());
+    ASSERT_EQ(lacks.violations.front().rule, "V15");
+  }
+}
+
+// In the times that it is placed for, no order takes longer by it, and memory holds one R of a rank
+// at a time. 1F1B with R = F hides one on the way back through every position but the last.
+TEST(RandomOrders, WithRecomputationPlacedTakeNoLonger) {
+  testing::RandomOrder random(5);
+  std::int32_t placed = 0, shorter = 0;
+  for (std::int32_t k = 0; k < kOrders / 10; ++k) {
+    const Schedule plain = random.next();
+    ComputeTimes times{.transfer = {random.between(0, 3)}};
+    times.stages.clear();
+    for (std::int32_t s = 0; s < plain.placement.stages(); ++s) {
+      StageTimes& stage = times.stages.emplace_back();
+      stage.forward = {random.between(1, 9)};
+      stage.recompute = {random.between(0, 9)};
+      stage.input_gradient = stage.recompute + Nanoseconds{random.between(1, 9)};
+      stage.weight_gradient = {random.between(1, 9)};
+      stage.backward = stage.input_gradient + stage.weight_gradient;
+    }
+    const Schedule made = place_recompute(plain, times);
+    ASSERT_TRUE(validate(made).sound()) << program(made);
+    const std::int64_t before = time_compute(plain, times).value().makespan.value;
+    const std::int64_t after = time_compute(made, times).value().makespan.value;
+    ASSERT_LE(after, before) << program(made);
+    placed += made.ops.size() > plain.ops.size() ? 1 : 0;
+    shorter += after < before ? 1 : 0;
+    for (std::size_t i = 0; i + 1 < made.ops.size(); ++i) {
+      if (made.ops[i].kind != OpKind::Recompute) continue;
+      ASSERT_TRUE(is_backward(made.ops[i + 1].kind));
+      ASSERT_EQ(made.ops[i + 1].microbatch, made.ops[i].microbatch);
+    }
+  }
+  EXPECT_GT(placed, kOrders / 20);
+  EXPECT_GT(shorter, kOrders / 40);
+}
+
+TEST(PlacedRecomputation, TakesOneOfEachPositionButTheLastFromTheWayBack) {
+  const std::int32_t p = 4, m = 8;
+  const Schedule order = generate("1f1b", {.positions = p, .microbatches = m}).value();
+  const ComputeTimes times{
+      .stages = {{.forward = {1}, .input_gradient = {2}, .weight_gradient = {1}, .backward = {3},
+                  .recompute = {1}}}};  // B = R + I + W
+  EXPECT_EQ(time_compute(order, times).value().makespan.value, (m + p - 1) * 4);
+  const Schedule made = place_recompute(order, times);
+  EXPECT_EQ(time_compute(made, times).value().makespan.value, (m + p - 1) * 4 - (p - 1));
+  for (const Op& op : made.program(RankClass{p - 1})) EXPECT_NE(op.kind, OpKind::Recompute);
 }
 
 // The naive lowering is caught wherever it really hangs, and nowhere else.

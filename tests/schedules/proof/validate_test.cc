@@ -229,6 +229,26 @@ TEST(Order, PartsOutOfOrderAreNamed) {
                    "they descend"}));
 }
 
+TEST(Order, RecomputationStandsBetweenItsForwardAndItsBackward) {
+  EXPECT_EQ(violations(csv("0F0,0F1,0R0,0B0,0B1\n")), Lines{});  // 0B1 computes again by itself
+  EXPECT_EQ(violations(csv("0F0,0F1,0R1,0R0,0I0,0I1,0W0,0W1\n")), Lines{});
+  expect_among(violations(csv("0R0,0F0,0B0\n")), "V3: 0R0 on rank 0 runs before its forward 0F0");
+  EXPECT_EQ(violations(csv("0F0,0I0,0R0,0W0\n")),
+            (Lines{"V3: 0R0 on rank 0 runs after the backward that it is for, 0I0"}));
+  EXPECT_EQ(violations(csv("0F0,0R0,0R0,0B0\n")), (Lines{"V2: 0R0 on rank 0 is run twice"}));
+  EXPECT_EQ(violations(csv("0F0,0F1,0R0\n")),
+            (Lines{"V2: 0B0 is missing: it belongs on rank 0",
+                   "V2: 0B1 is missing: it belongs on rank 0"}));
+}
+
+TEST(Order, RecomputationOfAPartIsOfAllItsParts) {
+  EXPECT_EQ(violations(csv("0F0[0],0F0[1],0R0[0],0R0[1],0B0[1],0B0[0]\n")), Lines{});
+  EXPECT_EQ(violations(csv("0F0[0],0F0[1],0R0[0],0B0[1],0B0[0]\n")),
+            (Lines{"V2: 0R0 is missing in part: it belongs on rank 0"}));
+  expect_among(violations(csv("0F0[0],0F0[1],0R0[1],0R0[0],0B0[1],0B0[0]\n")),
+               "V3: 0R0[1] on rank 0: parts of an R ascend from segment 0");
+}
+
 TEST(Order, AnOpBeforeTheRecvThatFeedsItIsNamed) {
   EXPECT_EQ(violations(csv("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n")),
             (Lines{"V3: 1F0 on rank 1 is listed before 1RECV_F0, which brings its input"}));
@@ -355,7 +375,7 @@ TEST(Collectives, MembersInAnotherOrderAreNamed) {
 
 TEST(Gradients, OutputsThatNoLossHasSeenAreNamed) {
   Schedule full = parameter_server();
-  at(full, "0LOSS0", 0).payload = Payload::None;  // adds something to something
+  at(full, "0LOSS0", 0).kind = OpKind::Add;
   expect_among(violations(full),
                "V10: 0SCATTER_B0 on row 0 hands back outputs as they came: no LOSS has made their "
                "gradients");

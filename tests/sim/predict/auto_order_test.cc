@@ -2,6 +2,7 @@
 // Planned schedules take the best of the orders that they have: by simulated time, within memory.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -139,6 +140,70 @@ TEST(AutoOrder, MoreMemoryIsNeverSlowerOverAGrid) {
       }
     }
   }
+}
+
+// Where our runtime computes again, each order is tried with recomputation in its bubbles, too: what
+// is taken is no slower than the same order with it inside the backwards, and fits where that does,
+// whichever of the two the memory has room for.
+TEST(AutoOrder, PlacesRecomputationWhereThatIsFasterAndFits) {
+  std::mt19937 random(20261126);
+  const int plans = long_form() ? 200 : 12;
+  int compared = 0, placed = 0, tight = 0, shorter = 0;
+  double most = 0;
+  for (int trial = 0; compared < plans; ++trial) {
+    ASSERT_LT(trial, 8 * plans);
+    const std::string text = random_scenario(random);
+    Result<Scenario> read = parse_scenario(
+        text, "random.json", 1,
+        {.overrides = {"plan.schedule=auto", "plan.runtime=rehearse",
+                       std::string("plan.recompute=") + pick(random, {"selective", "full", "full"})}});
+    if (!read) continue;
+    Scenario scenario = std::move(read).value();
+    scenario.file_cluster.reset();  // the cluster of the run is the one that is predicted
+    Cluster cluster = read_cluster(scenario.cluster).value();
+    const auto of = [&](const Plan& plan) {
+      Scenario fixed = scenario;
+      fixed.plan = plan;
+      return predict(fixed, cluster);
+    };
+    const Result<Prediction> made = of(scenario.plan);
+    if (!made) continue;
+    ++compared;
+    const auto other_way = [&](const Prediction& taken) {
+      Plan plan = taken.plan;
+      plan.places_recompute = !plan.places_recompute;
+      Result<Prediction> other = of(plan);
+      EXPECT_TRUE(other) << text;
+      if (taken.memory.fits && other.value().memory.fits) {
+        EXPECT_LE(taken.step_s, other.value().step_s * (1 + 1e-12)) << text;
+      }
+      return std::move(other).value();
+    };
+    const Prediction& taken = made.value();
+    EXPECT_LE(taken.memory.fits ? taken.memory.peak_device : 0, cluster.capacity().value);
+    if (taken.plan.planned_stages.empty()) continue;  // a named order without R: nothing to price
+    const Prediction other = other_way(taken);
+    if (!taken.plan.places_recompute) continue;
+    ++placed;
+    shorter += taken.step_s < 0.999 * other.step_s ? 1 : 0;
+    most = std::max(most, 1 - taken.step_s / other.step_s);
+    if (other.memory.peak_device >= taken.memory.peak_device) continue;
+    // Memory between the two: then the other way, or another order, is what fits.
+    cluster.gpu.usable_memory_gib = static_cast<double>(other.memory.peak_device / 2 +
+                                                 taken.memory.peak_device / 2) /
+                             1073741824.0;
+    const Result<Prediction> less = of(scenario.plan);
+    ASSERT_TRUE(less) << text;
+    ++tight;
+    EXPECT_TRUE(less.value().memory.fits) << text;
+    EXPECT_LE(less.value().memory.peak_device, cluster.capacity().value) << text;
+    EXPECT_LE(less.value().step_s, other.step_s * (1 + 1e-12)) << text;
+  }
+  std::printf("%d plans, %d with recomputation in bubbles, %d shorter by more than 0.1 %%, up to "
+              "%.1f %%; %d again in less memory\n",
+              compared, placed, shorter, 100 * most, tight);
+  EXPECT_GT(placed, plans / 4);
+  EXPECT_GT(tight, 0);
 }
 
 // A plan that was chosen holds the times that its order was planned for: who has it makes the same

@@ -14,7 +14,6 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/listing.h"
-#include "schedules/ir/loss_op.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
 #include "sim/report/overlap_note.h"
@@ -414,7 +413,7 @@ TEST(ThroughOneGpu, HasTheExchangesOfTorchForEveryMicroBatch) {
     }
     EXPECT_EQ(seen, 4);  // SCATTER, BROADCAST, GATHER, REDUCE
     const auto losses = [&](RankClass row) {
-      return std::ranges::count_if(s.program(row), [](const Op& op) { return is_loss(op); });
+      return std::ranges::count_if(s.program(row), [](const Op& op) { return op.kind == OpKind::Loss; });
     };
     EXPECT_EQ(losses({0}), m);
     EXPECT_EQ(losses({1}), 0);
