@@ -23,6 +23,9 @@ SHOWN = 0.05  # a group whose mean |error| moves by less is as it was [% points]
 PLAIN = {
     "gradient_accumulation": "separate",
     "gradient_reduction_cast": False,
+    "gather_copies": False,
+    "listed_elements": 0,
+    "torch_attention": False,
     "gradient_reduction": "reduce_scatter",
     "gradient_communication": "stored",
     "drains_at_transfer": False,

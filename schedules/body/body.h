@@ -120,8 +120,9 @@ struct Node {
   double rate = 1;          // and the share of the architecture's rate of scans that it reaches
   // Which of so many pieces it is: of a product its rows, of a collective a part of every shard.
   std::int16_t piece = 0, pieces = 1;
-  std::int32_t launches = 1;                // kernels the host issues
-  std::int32_t expert_calls = 0;            // beside them: its calls for one expert each
+  std::int32_t launches = 1;      // kernels the host issues
+  std::int32_t expert_calls = 0;  // beside them: its calls for one expert, or part of a list, each
+  bool drains = false;  // the host waits for the device before it goes on: what follows begins idle
   std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
 

@@ -97,10 +97,16 @@ struct RuntimeTraits {
   // Kernels of a framework.
   GradientAccumulation gradient_accumulation = GradientAccumulation::Fused;
   bool gradient_reduction_cast = false;  // gradients are cast and copied to be reduced
+  bool gather_copies = false;            // gathered parameters are copied out of a common buffer
+  // Tensors of more elements are gathered and reduced as lists of one part per rank; 0: none are.
+  std::int32_t listed_elements = 0;
+  // Of them: one that is read again before so many elements more stays gathered meanwhile.
+  std::int32_t kept_elements = 0;
   CrossEntropy cross_entropy = CrossEntropy::Fused;
   std::int32_t cross_entropy_forward_bytes = 38;               // [B] moved per logit unless fused
   std::int32_t cross_entropy_backward_bytes = 14;              // [B] moved per logit unless fused
   AttentionKernel attention_kernel = AttentionKernel::Flash3;  // unless the plan says
+  bool torch_attention = false;  // by torch's own function, which AMD's GPUs have a kernel for
   EagerKernels eager_kernels;
   GatedMlp gated_mlp = GatedMlp::Fused;
   bool grouped_experts = true;             // products of a rank's experts are one launch
@@ -112,7 +118,8 @@ struct RuntimeTraits {
   bool recomputes_parts = true;        // a plan may list parts of layers to compute again
   bool checkpoint_early_stop = false;  // recomputation ends once the last saved tensor is there
   Fp8Casts fp8_casts = Fp8Casts::Unwritten;
-  bool deterministic = false;  // neither a fused loss nor attention that adds in any order
+  bool deterministic = false;       // neither a fused loss nor attention that adds in any order
+  bool dropout_by_default = false;  // of every model, whatever its attention kernel
 
   // The host.
   bool synchronous_launch = false;  // it waits for every kernel (CUDA_LAUNCH_BLOCKING)

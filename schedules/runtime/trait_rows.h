@@ -101,6 +101,20 @@ inline constexpr std::array kTraitRows = [] {
           R"(null | "fused")", R"("separate")", "a kernel that adds gradients is priced"),
       flag("gradient_reduction_cast", &T::gradient_reduction_cast,
            "gradients are cast and copied into the buffer of their reduction"),
+      flag("gather_copies", &T::gather_copies,
+           "parameters are copied out of the buffer of their gather, on the compute stream"),
+      count(
+          "listed_elements", &T::listed_elements, 0, 2e9,
+          "tensors of more elements are gathered and reduced as lists of one part per rank, while "
+          "the device waits; 0: none are"),
+      count("kept_elements", &T::kept_elements, 0, 2e9,
+            "such a tensor stays gathered where it is read again before so many elements more"),
+      flag("torch_attention", &T::torch_attention,
+           "fused attention is torch's scaled_dot_product_attention, whose kernel on AMD's GPUs is "
+           "another than that of their libraries"),
+      flag("dropout_by_default", &T::dropout_by_default,
+           "where neither plan nor model file says a rate a tenth is dropped, of every model and "
+           "whatever its attention kernel"),
       of_plan(
           choice(
               "cross_entropy", &T::cross_entropy, kCrossEntropies,

@@ -54,9 +54,10 @@ NodeCost without_launch(const ComputeCosts& costs, MemoryClass memory_class, std
 struct Totals {
   double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
   double crossing_ns = 0;  // of exposed_ns: over throttled links
-  double calls_us = 0;     // of host_us: for single experts, of an assumed time each
+  double calls_us = 0;     // of host_us: for single experts or parts, of an assumed time each
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
   double from_idle_ns = 0;   // from an idle device to the end of the last kernel
+  double drained_ns = 0;     // the body, where its host waits for the device on the way; else 0
   double imbalanced_ns = 0;  // of compute_ns: what the busiest rank does beyond the mean
   double shared_ns = 0;      // compute_ns while all workers of a CPU compute
   RestsOn rests_on;
@@ -83,6 +84,7 @@ class Pricer {
   Totals price(std::span<const Node> nodes) {
     const std::size_t count = nodes.size();
     ns_.assign(count, 0);
+    host_ns_.assign(count, 0);
     crossing_ns_.assign(count, 0);
     levels_.assign(count, CostLevel::Formula);
     for (std::size_t i = 0; i < count; ++i) {
@@ -91,6 +93,7 @@ class Pricer {
       if (fused.launched) {
         const double calls = costs_.correction.host * costs_.scalars.expert_call_us() *
                              static_cast<double>(nodes[i].expert_calls);
+        host_ns_[i] = (issue_us_ * nodes[i].launches + calls) * 1e3;
         totals_.host_us += issue_us_ * nodes[i].launches + calls;
         totals_.calls_us += calls;
       }
@@ -118,24 +121,51 @@ class Pricer {
   }
 
  private:
-  // Every kernel waits for the first of its launches; behind it the device works on what is left.
-  // Hidden collectives take no time of the stream, what they slow is spread over all kernels.
+  // Hidden collectives take no time of the stream; what they slow is spread over all kernels.
+  double of_stream(std::span<const Node> nodes, std::size_t i) const {
+    const bool beside_others = nodes[i].overlapped || (nodes[i].pieces > 1 && nodes[i].until > 0);
+    return beside_others ? 0 : ns_[i];
+  }
+  struct Stretch {
+    double device = 0, host = 0;
+    double from_idle = 0;  // from an idle device to the end of the last kernel
+  };
+  // Nodes [begin, end). Every kernel waits for the first of its launches; behind it the device
+  // works on what is left. `slowed`: time of the stream over that of its kernels alone.
+  Stretch stretch(std::span<const Node> nodes, std::size_t begin, std::size_t end,
+                  double slowed) const {
+    Stretch all;
+    for (std::size_t i = begin; i < end; ++i) {
+      all.device += slowed * of_stream(nodes, i);
+      all.host += host_ns_[i];
+    }
+    double left = all.device, issued = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      // Calls without a kernel of their own precede what follows.
+      const double first = nodes[i].launches > 0 ? issue_us_ * 1e3 : host_ns_[i];
+      all.from_idle = std::max(all.from_idle, issued + first + left);
+      issued += host_ns_[i];
+      left -= slowed * of_stream(nodes, i);
+    }
+    all.from_idle = std::max(all.from_idle, all.host);
+    return all;
+  }
   void begin_idle(std::span<const Node> nodes) {
     const double device = totals_.compute_ns + totals_.exposed_ns + totals_.contention_ns;
     double alone = 0;
-    const auto beside_others = [&](std::size_t i) {
-      return nodes[i].overlapped || (nodes[i].pieces > 1 && nodes[i].until > 0);
-    };
-    for (std::size_t i = 0; i < nodes.size(); ++i) alone += beside_others(i) ? 0 : ns_[i];
-    double left = alone, issued = 0;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const double first = nodes[i].launches > 0 ? issue_us_ * 1e3 : 0;
-      const double behind = alone > 0 ? device * left / alone : 0;
-      totals_.from_idle_ns = std::max(totals_.from_idle_ns, issued + first + behind);
-      issued += issue_us_ * 1e3 * nodes[i].launches;
-      left -= beside_others(i) ? 0 : ns_[i];
+    for (std::size_t i = 0; i < nodes.size(); ++i) alone += of_stream(nodes, i);
+    const double slowed = alone > 0 ? device / alone : 0;
+    totals_.from_idle_ns = stretch(nodes, 0, nodes.size(), slowed).from_idle;
+    if (std::ranges::none_of(nodes, &Node::drains)) return;
+    // Where the host waits for the device it has no lead left, and what follows begins idle.
+    for (std::size_t begin = 0; begin < nodes.size();) {
+      std::size_t end = begin + 1;
+      while (end < nodes.size() && !nodes[end].drains) ++end;
+      const Stretch part = stretch(nodes, begin, end, slowed);
+      const double both = soft_maximum(part.device, part.host, costs_.scalars.host_exponent);
+      totals_.drained_ns += nodes[begin].drains ? std::max(part.from_idle, both) : both;
+      begin = end;
     }
-    totals_.from_idle_ns = std::max(totals_.from_idle_ns, totals_.host_us * 1e3);
   }
 
   // Transformer Engine's pipeline: all parts of its product run beside as few SMs as its sums take.
@@ -266,7 +296,7 @@ class Pricer {
   double issue_us_;
   double busiest_rows_;  // of the body's layer
   Totals totals_;
-  std::vector<double> ns_;
+  std::vector<double> ns_, host_ns_;
   std::vector<double> crossing_ns_;  // of ns_: over throttled links
   std::vector<CostLevel> levels_;
 };
@@ -312,6 +342,15 @@ double head_rate(const std::vector<HeadDimRate>& rates, double head_dim) {
   return below->rate + share * (above->rate - below->rate);
 }
 
+// Of a GPU where torch's own function runs another kernel than those of its libraries.
+void use_torch_attention(ComputeCosts& costs) {
+  KernelScalars& scalars = costs.scalars;
+  if (scalars.torch_forward <= 0) return;
+  scalars.attention_forward.fill(scalars.torch_forward);
+  scalars.attention_backward.fill(scalars.torch_backward);
+  scalars.attention_assumed.fill(false);
+}
+
 ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalars scalars) {
   const Plan& plan = layout.plan;
   ComputeCosts costs{.scalars = std::move(scalars)};
@@ -339,6 +378,7 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   costs.piece_sms = plan.runtime.piece_sms;
   costs.spares_sms = plan.runtime.tensor_pieces == TensorPieces::UserBuffers;
   costs.attention = plan.attention_kernel;
+  if (plan.runtime.torch_attention) use_torch_attention(costs);
   costs.sequence = plan.sequence_length;
   // Scores go over head_dim columns, their sums over value_dim: half of the work each.
   const std::int64_t columns = layout.shape.head_dim + layout.shape.value_dim;
@@ -488,10 +528,12 @@ BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {
   };
   const bool drains = plan_.runtime.drains_at_transfer && plan_.pipeline_parallel > 1 &&
                       !plan_.runtime.synchronous_launch;
-  const double time = drains ? totals.from_idle_ns : with(host);
+  const bool waits = totals.drained_ns > 0 && !plan_.runtime.synchronous_launch;
+  const double time = drains ? totals.from_idle_ns : waits ? totals.drained_ns : with(host);
   if (totals.calls_us > 0) {
-    const double calls = with(host) - with(host - totals.calls_us * 1e3);
-    totals.rests_on.add(CostLevel::Datasheet, MeasuredTable::None, calls);
+    const double calls = totals.calls_us * 1e3;
+    const double shown = (waits ? time : with(host)) - with(host - calls);
+    totals.rests_on.add(CostLevel::Datasheet, MeasuredTable::None, std::min(shown, calls));
   }
   BodyCost cost{.time = to_nanoseconds(time),
                 .device = to_nanoseconds(device),

@@ -217,22 +217,26 @@ class Reader {
   }
 
   void attention(const JsonMember& member) {
+    if (member.key == "torch") {
+      return rates_of(member, out_.torch_forward, out_.torch_backward);
+    }
     for (std::size_t i = kFirstFused; i < kAttentionKernelNames.size(); ++i) {
       if (kAttentionKernelNames[i] != member.key) continue;
-      const JsonValue* forward = member.value.given("forward");
-      const JsonValue* backward = member.value.given("backward");
-      if (forward == nullptr || backward == nullptr) {
-        report_.fail(member.line, "attention." + member.key, "needs forward and backward");
-        return;
-      }
       if (const JsonValue* rates = member.value.given("head_dim")) {
         head_dims(*rates, "attention." + member.key + ".head_dim", out_.head_dims[i]);
       }
-      out_.attention_forward[i] = number(*forward, "attention." + member.key, 0.001, 1);
-      out_.attention_backward[i] = number(*backward, "attention." + member.key, 0.001, 1);
-      return;
+      return rates_of(member, out_.attention_forward[i], out_.attention_backward[i]);
     }
     report_.fail(member.line, "attention." + member.key, "unknown key");
+  }
+  void rates_of(const JsonMember& member, double& forward, double& backward) {
+    const JsonValue* of_forward = member.value.given("forward");
+    const JsonValue* of_backward = member.value.given("backward");
+    if (of_forward == nullptr || of_backward == nullptr) {
+      return report_.fail(member.line, "attention." + member.key, "needs forward and backward");
+    }
+    forward = number(*of_forward, "attention." + member.key, 0.001, 1);
+    backward = number(*of_backward, "attention." + member.key, 0.001, 1);
   }
 
   void tiles(const JsonMember& member) {

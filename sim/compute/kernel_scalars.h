@@ -90,6 +90,9 @@ struct KernelScalars {
   // Fused attention: share of the peak for long sequences, by kernel generation.
   std::array<double, 5> attention_forward{}, attention_backward{};  // by AttentionKernel
   double attention_length = 0;  // tokens at which half of that is reached
+  // The same of what torch's scaled_dot_product_attention runs, where that is another kernel; 0: it
+  // is one of these.
+  double torch_forward = 0, torch_backward = 0;
   // By AttentionKernel; ascending, empty: every size of head has one rate.
   std::array<std::vector<HeadDimRate>, 5> head_dims;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "schedules/body/framework/framework_nodes.h"
@@ -218,15 +219,71 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
   return {};
 }
 
-// Parameters of one unit on this rank before it is sharded.
-std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
+std::vector<ParameterTensor> unit_tensors(const Layout& layout, const BodyShape& shape) {
   const Transformer& model = layout.model;
   const std::int64_t layer = shape.prediction ? model.layers : first_layer(model, shape.experts);
+  return segment_parameters(layout, shape.segment, layer);
+}
+
+// Parameters of one unit on this rank before it is sharded, with those of experts or without.
+std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape, bool experts = true) {
   std::int64_t sum = 0;
-  for (const ParameterTensor& tensor : segment_parameters(layout, shape.segment, layer)) {
-    sum += tensor.elements;
+  for (const ParameterTensor& tensor : unit_tensors(layout, shape)) {
+    if (experts || !tensor.expert) sum += tensor.elements;
   }
   return sum;
+}
+
+// [B] that copying a unit's parameters out of their gather reads and writes: before every forward,
+// and before a backward where what was gathered has been dropped. The root, embedding and head,
+// stays until its backward; experts that lie on one rank alone are not gathered.
+std::int64_t gather_copy_bytes(const Layout& layout, const BodyShape& shape) {
+  const Plan& plan = layout.plan;
+  if (!plan.runtime.gather_copies || !plan.gathers_each_microbatch()) return 0;
+  if (shape.direction == Direction::WeightGradient) return 0;
+  const bool again = plan.gathers_twice() && shape.segment == SegmentKind::Layer;
+  if (shape.direction != Direction::Forward && !again) return 0;
+  const bool experts = !plan.folds_experts() || plan.expert_replicas() > 1;
+  return 2 * layout.shape.element * unit_parameters(layout, shape, experts);
+}
+
+// What a unit's gathers and reductions by lists cost beside the collectives. Each part is a view
+// and a copy: a gather clears its buffer and copies the parts home (2 and 4 B of a 16-bit element),
+// a reduction copies them into one array (4 B). A forward that runs again drops what it gathered,
+// unless its backward, behind the forwards and backwards of what follows, reads it soon.
+std::optional<Node> list_node(const Layout& layout, const BodyShape& shape) {
+  const Plan& plan = layout.plan;
+  const RuntimeTraits& runtime = plan.runtime;
+  if (runtime.listed_elements == 0 || !plan.gathers_each_microbatch()) return {};
+  const bool forward = shape.direction == Direction::Forward;
+  const bool again =
+      shape.direction != Direction::WeightGradient && !shape.keeps && plan.recompute.is_full();
+  const bool reads = forward || shape.segment != SegmentKind::Embedding;
+  const bool reduces = !forward && shape.direction != Direction::InputGradient;
+  const std::vector<ParameterTensor> tensors = unit_tensors(layout, shape);
+  std::int64_t parts = 0, bytes = 0, behind = 0;
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    if (tensor->elements <= runtime.listed_elements) continue;
+    const bool dropped = !forward && again && 2 * behind >= runtime.kept_elements;
+    const std::int64_t gathers = reads ? 1 + (dropped ? 1 : 0) : 0;
+    behind += tensor->elements;
+    parts += gathers + (reduces ? 1 : 0);
+    bytes += layout.shape.element * tensor->elements * (3 * gathers + (reduces ? 2 : 0));
+  }
+  if (parts == 0) return {};
+  return Node{.kernel = K::Elementwise,
+              .bytes = bytes,
+              .launches = 0,
+              .expert_calls = static_cast<std::int32_t>(parts * plan.shards()),
+              .drains = true,
+              .name = "views and copies of listed parts"};
+}
+
+void put_first(Node node, std::vector<Node>& nodes) {
+  nodes.insert(nodes.begin(), std::move(node));
+  for (Node& other : nodes) {
+    if (other.until >= 0) ++other.until;  // an index
+  }
 }
 
 bool is_memory_bound(const Node& node) {
@@ -287,6 +344,17 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   }
   body.nodes = in_pieces(std::move(body.nodes), layout);
   merge_launches(layout.plan.runtime, body.nodes);
+  if (const std::int64_t bytes = gather_copy_bytes(layout, shape); bytes > 0) {
+    // Its launches are counted with those of the hooks.
+    put_first({.kernel = K::Elementwise,
+               .bytes = bytes,
+               .launches = 0,
+               .name = "copy gathered parameters"},
+              body.nodes);
+  }
+  if (std::optional<Node> lists = list_node(layout, shape)) {
+    put_first(std::move(*lists), body.nodes);
+  }
   body.reads_parameters = !(shape.direction == Direction::WeightGradient ||
                             (backward && shape.segment == SegmentKind::Embedding));
   return body;

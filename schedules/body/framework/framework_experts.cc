@@ -195,7 +195,9 @@ class ExpertNodes {
     if (eight_bit()) {  // read in 16 bit, written in 8
       b_.add(K::Elementwise, "cast tokens to fp8", 3 * x_.tokens * row(), phase);
     }
-    send(K::Dispatch, "dispatch; all_to_all ep", phase, eight_bit());
+    if (Node* sent = send(K::Dispatch, "dispatch; all_to_all ep", phase, eight_bit())) {
+      sent->drains = host_reads_counts();
+    }
     gather_rows(element(), phase);
     probabilities(phase);
   }
@@ -234,9 +236,14 @@ class ExpertNodes {
   // (DeepSeek-V3, arXiv 2412.19437, section 3.3.3); what comes home has 16.
   bool eight_bit() const { return b_.plan.fp8_dispatch && b_.plan.expert_parallel > 1; }
   std::int64_t in_eight_bit(std::int64_t values) const { return values + values / 128 * 4; }
+  // How much goes to which rank is read on the host, unless room for a fixed number of rows does.
+  bool host_reads_counts() const {
+    const Plan& plan = b_.plan;
+    return !plan.expert_slots && plan.expert_capacity == 0 && plan.expert_drop == 0;
+  }
   // n k rows of h values.
-  void send(Kernel kernel, std::string_view name, P phase, bool eight_bit = false) {
-    if (b_.plan.expert_parallel == 1) return;
+  Node* send(Kernel kernel, std::string_view name, P phase, bool eight_bit = false) {
+    if (b_.plan.expert_parallel == 1) return nullptr;
     const std::int64_t values = row() * x_.copies;
     Node& node = collective(kernel, Axis::Expert, name,
                             eight_bit ? in_eight_bit(values) : element() * values, phase);
@@ -244,6 +251,7 @@ class ExpertNodes {
     if (x_.sends_once) node.launches = of(&ExpertLaunches::deduplicated);
     node.overlapped = b_.plan.overlap_expert_parallel == ExpertOverlap::Shared &&
                       !b_.plan.runtime.synchronous_launch;
+    return &node;
   }
   // One fp32 weight per copy, or its gradient.
   void probabilities(P phase) {

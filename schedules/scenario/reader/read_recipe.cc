@@ -36,12 +36,13 @@ namespace {
 // The rate of a place of which neither plan nor model file says anything: the runtime's, priced
 // where attention is no one kernel; else it stays open (-1, see plan.h), unless nothing is dropped.
 // Classes with RMS norms (Llama and its kin) drop in attention alone: of them a file that says one
-// rate has said all, and nothing stays open.
+// rate has said all, and nothing stays open. A runtime may drop of every model alike.
 double unsaid_rate(const Transformer& model, const Plan& plan) {
   const DropoutRates& said = model.dropouts;
   const bool says_one = std::max({said.residual, said.attention, said.embedding}) >= 0;
   const bool rms = model.norm == NormKind::RmsNorm;
   const double unsaid = plan.runtime.performer().unsaid_dropout;
+  if (plan.runtime.dropout_by_default) return unsaid;
   if (unsaid <= 0 || (rms && (says_one || plan.flash_attention))) return 0;
   return plan.flash_attention ? -1 : unsaid;
 }

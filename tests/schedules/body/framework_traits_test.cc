@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "schedules/body/body.h"
+#include "schedules/body/sizes.h"
 #include "tests/schedules/ir/example_case.h"
 #include "tests/schedules/runtime/runtime_named.h"
 
@@ -82,6 +83,77 @@ TEST_F(FrameworkTraits, DropoutRunsWhereItsOwnRateIs) {
   plan.dropouts = {.embedding = 0.1};
   EXPECT_EQ(both(SegmentKind::Layer), layer);
   EXPECT_EQ(both(SegmentKind::Embedding) - embedding, 5 * local * h);
+}
+
+// FSDP2 gathers a unit into one buffer: its parameters are read out of it and written, 2 + 2 B
+// each, before the forward and, where they were dropped, before the backward; the root never drops
+// them.
+TEST_F(FrameworkTraits, GatheredParametersAreCopiedOutOfTheirBuffer) {
+  plan.runtime = runtime_named("fsdp");
+  plan.runtime.gather_copies = false;
+  plan.zero_stage = 3;
+  plan.data_parallel = 4;
+  plan.pipeline_parallel = 1;
+  const Layout layout(model, plan);
+  const auto copied = [&](Direction direction, SegmentKind segment) {
+    plan.runtime.gather_copies = false;
+    return more(&FrameworkTraits::moved, direction, segment,
+                [](RuntimeTraits& traits) { traits.gather_copies = true; });
+  };
+  std::int64_t parameters = 0, head = 0;
+  for (const ParameterTensor& tensor : segment_parameters(layout, SegmentKind::Layer, 0)) {
+    parameters += tensor.elements;
+  }
+  for (const ParameterTensor& tensor : segment_parameters(layout, SegmentKind::Head, 0)) {
+    head += tensor.elements;
+  }
+  EXPECT_EQ(copied(Direction::Forward, SegmentKind::Layer), 4 * parameters);
+  EXPECT_EQ(copied(Direction::Backward, SegmentKind::Layer), 4 * parameters);
+  EXPECT_EQ(copied(Direction::Forward, SegmentKind::Head), 4 * head);
+  EXPECT_EQ(copied(Direction::Backward, SegmentKind::Head), 0);
+  plan.zero_stage = 2;  // gathered for the forward, and kept
+  EXPECT_EQ(copied(Direction::Forward, SegmentKind::Layer), 4 * parameters);
+  EXPECT_EQ(copied(Direction::Backward, SegmentKind::Layer), 0);
+  plan.data_parallel = 1;
+  EXPECT_EQ(copied(Direction::Forward, SegmentKind::Layer), 0);
+}
+
+// DeepSpeed of 2021 gathers and reduces every matrix as a list of one part per rank: a call for
+// each, 6 B of a 16-bit element for a gather and 4 B for a reduction. What ran again is gathered
+// once more for its backward, unless little is read in between: behind a tensor all others twice.
+TEST_F(FrameworkTraits, ListedTensorsAreCopiedPartByPart) {
+  plan.runtime = runtime_named("megatron_deepspeed");
+  plan.zero_stage = 3;
+  plan.data_parallel = 4;
+  plan.tensor_parallel = plan.pipeline_parallel = 1;
+  plan.sequence_parallel = false;
+  plan.runtime.listed_elements = h;  // norms and biases are not
+  std::vector<std::int64_t> matrices;
+  const Layout layout(model, plan);
+  for (const ParameterTensor& tensor : segment_parameters(layout, SegmentKind::Layer, 0)) {
+    if (tensor.elements > h) matrices.push_back(tensor.elements);
+  }
+  std::int64_t elements = 0;
+  for (const std::int64_t matrix : matrices) elements += matrix;
+  const auto lists = [&](Direction direction) {
+    const Body made = body(direction);
+    EXPECT_EQ(made.nodes.front().drains, plan.runtime.listed_elements > 0);
+    return made.nodes.front();
+  };
+  const auto count = static_cast<std::int64_t>(matrices.size());
+  EXPECT_EQ(lists(Direction::Forward).expert_calls, 4 * count);
+  EXPECT_EQ(lists(Direction::Forward).bytes, 6 * elements);
+  EXPECT_EQ(lists(Direction::Backward).expert_calls, 2 * 4 * count);
+  EXPECT_EQ(lists(Direction::Backward).bytes, 10 * elements);
+  plan.recompute = Recompute::full();
+  EXPECT_EQ(lists(Direction::Backward).expert_calls, 2 * 4 * count);  // all of it stays
+  plan.runtime.kept_elements = static_cast<std::int32_t>(2 * matrices.back()) + 1;
+  EXPECT_EQ(lists(Direction::Backward).expert_calls, 4 * (2 * count + count - 2));
+  plan.runtime.kept_elements = 0;
+  EXPECT_EQ(lists(Direction::Backward).expert_calls, 4 * 3 * count);
+  EXPECT_EQ(lists(Direction::Forward).expert_calls, 4 * count);
+  plan.runtime.listed_elements = 0;
+  lists(Direction::Forward);
 }
 
 // A layer of llama 4 that does not rotate has neither rotation (4 B per value of q and k) nor norms

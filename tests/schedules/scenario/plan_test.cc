@@ -357,6 +357,10 @@ TEST(PlanDropout, OfZeroIsTheRateOfItsPlaceAlone) {
     const double silent = std::max(other, 0.0);
     EXPECT_EQ(rates(R"({"model_type": "llama"})", runtime), (DropoutRates{silent, silent, silent}));
   }
+  for (const char* model : {"llama", "gpt2"}) {  // the default of Megatron-LM's arguments
+    EXPECT_EQ(rates(R"({"model_type": ")" + std::string(model) + R"("})", "megatron_lm").residual,
+              0.1);
+  }
 }
 
 // An open rate is not written as 0, which would be read back as one that is said.

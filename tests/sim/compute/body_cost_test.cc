@@ -119,6 +119,79 @@ TEST(BodyCost, AHostWithoutALeadGainsItOneBodyAfterAnother) {
   EXPECT_LT(drained.time.value - drained.device.value, 5 * 30000);
 }
 
+// Parts of a list are issued while the device waits: what they take adds to a layer that hides all
+// other launches. h 8192: four matrices, and behind fc1 twice as many elements as stay.
+TEST(BodyCost, TheDeviceWaitsForLists) {
+  const Transformer model = gpt(1, 8192, 64);
+  Plan plan = one_gpu(1, 2048);
+  plan.zero_stage = 3;
+  plan.data_parallel = 64;
+  plan.recompute = Recompute::full();
+  plan.runtime = runtime_named("megatron_deepspeed");
+  const auto cost = [&](std::int32_t listed, Direction direction) {
+    plan.runtime.listed_elements = listed;
+    return layer_cost(model, plan, direction);
+  };
+  for (const auto& [direction, lists] :
+       {std::pair{Direction::Forward, 4}, {Direction::Backward, 10}}) {
+    const BodyCost with = cost(100000, direction), without = cost(0, direction);
+    const std::int64_t calls = lists * std::int64_t{64} * 17500;
+    EXPECT_EQ(with.host.value - without.host.value, calls);
+    EXPECT_GE((with.time - without.time).value, calls);
+    EXPECT_NEAR(static_cast<double>((with.time - with.device).value), static_cast<double>(calls),
+                1e-3 * static_cast<double>(calls));
+  }
+}
+
+// The host reads how much goes to which rank: behind the dispatch it has no lead, and a small layer
+// takes that much longer. Where room is fixed nobody reads anything.
+TEST(BodyCost, TheHostWaitsForCounts) {
+  const Transformer model = of_experts(8);
+  Plan plan = one_gpu(1, 2048);
+  plan.expert_parallel = plan.data_parallel = 8;
+  const auto body = [&] {
+    return make_body(
+        {model, plan},
+        {.segment = SegmentKind::Layer, .experts = true, .direction = Direction::Forward});
+  };
+  const Body reads = body();
+  EXPECT_EQ(std::ranges::count_if(reads.nodes, &Node::drains), 1);
+  Body runs = reads;
+  for (Node& node : runs.nodes) node.drains = false;
+  const ComputeModel compute = model_of(model, plan);
+  const BodyCost with = compute.price(reads), without = compute.price(runs);
+  EXPECT_EQ(with.host, without.host);
+  EXPECT_EQ(with.device, without.device);
+  EXPECT_GT(with.time, without.time);
+  EXPECT_LE(with.time.value, with.host.value + with.device.value);
+  plan.expert_capacity = 1;
+  EXPECT_TRUE(std::ranges::none_of(body().nodes, &Node::drains));
+}
+
+// Where torch's function runs a kernel of its own, its rates stand for every generation's.
+TEST(BodyCost, TorchsAttentionIsTheSameWhateverThePlanSays) {
+  KernelScalars scalars = read_kernel_scalars(a100_node(), kKernels).value();
+  const Transformer model = gpt(1, 4096, 32);
+  Plan plan = one_gpu(1, 8192);
+  plan.flash_attention = true;
+  plan.dropouts = {};
+  const auto time = [&](bool torch, AttentionKernel kernel) {
+    plan.runtime.torch_attention = torch;
+    plan.attention_kernel = kernel;
+    return ComputeModel::create(a100_node(), {model, plan}, a100_collective, scalars)
+        .value()
+        .price(make_body({model, plan},
+                         {.segment = SegmentKind::Layer, .direction = Direction::Backward}))
+        .time;
+  };
+  const Nanoseconds library = time(false, AttentionKernel::Flash2);
+  EXPECT_EQ(time(true, AttentionKernel::Flash2), library);  // it is one of the library's
+  scalars.torch_forward = scalars.torch_backward = 0.1;
+  EXPECT_EQ(time(false, AttentionKernel::Flash2), library);
+  EXPECT_GT(time(true, AttentionKernel::Flash2), library);
+  EXPECT_EQ(time(true, AttentionKernel::Flash2), time(true, AttentionKernel::Flash1));
+}
+
 TEST(BodyCost, OurExecutorIssuesFasterThanAFramework) {
   Plan plan = one_gpu(1, 512);
   plan.flash_attention = true;

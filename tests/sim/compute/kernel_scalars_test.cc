@@ -42,6 +42,16 @@ TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 1.3);
 }
 
+// Torch's own attention is another kernel than those of AMD's libraries, and none beside NVIDIA's.
+TEST(KernelScalars, TorchsAttentionHasRatesOfItsOwnWhereItIsAnotherKernel) {
+  Cluster amd = a100_node();
+  amd.gpu.architecture = "cdna3";
+  const KernelScalars scalars = read_kernel_scalars(amd, kKernels).value();
+  EXPECT_EQ(scalars.torch_forward, 0.28);
+  EXPECT_EQ(scalars.torch_backward, 0.09);
+  EXPECT_EQ(read_kernel_scalars(a100_node(), kKernels).value().torch_forward, 0);
+}
+
 // ampere.json has a source for element-wise kernels and none for dropout; default.json has none for
 // the optimizer's.
 TEST(KernelScalars, ARateWithoutASourceIsAssumed) {
