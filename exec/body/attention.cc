@@ -88,7 +88,7 @@ std::byte* keys_of(const OpView& op, const Node& n) {
 AttentionPart part_of(const OpView& op, const Node& n) {
   const std::int64_t rows = op.shared.attention.sequence;
   AttentionPart part{.shape = attention_shape(op), .query_end = rows, .key_end = rows};
-  part.key_stride = n.step == 0 ? op.shared.shape.qkv : op.shared.attention.kv_columns();
+  part.key_stride = n.step == 0 ? op.shared.attention.columns() : op.shared.attention.kv_columns();
   part.first = n.first;
   part.query_position = std::max(op.compute->slice, 0) * rows;
   part.key_position = n.slice >= 0 ? n.slice * rows : part.query_position;
@@ -170,19 +170,20 @@ void temper(const OpView& op, const Node& n, AttentionShape shape) {
   for_runs(op, 0, s.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     shape.tokens = rows;
     shape.first = position;
-    op.kernels.temper_queries(op.lane, shape, temperature, op.element(op.out(n), row * s.qkv));
+    op.kernels.temper_queries(op.lane, shape, temperature,
+                              op.element(op.out(n), row * shape.columns()));
   });
 }
 
-// Where ranks share key heads, calls use(column in dqkv(tokens, qkv), column among all heads,
-// stride, stride) for keys, values.
+// Where ranks share key heads, calls use(column in dqkv(tokens, qkv), whose last ones they are,
+// column among all heads, stride, stride) for keys, values.
 template <class Use>
 void for_shared_heads(const OpView& op, const Use& use) {
   const RankShape& s = op.shared.shape;
   const std::int64_t all = op.shared.model.kv_heads * s.head_dim;
   for (const std::int64_t part : {0, 1}) {
-    use((s.heads + part * s.kv_heads) * s.head_dim, part * all + op.key_head() * s.head_dim, s.qkv,
-        2 * all);
+    use(s.qkv - (2 - part) * s.kv_heads * s.head_dim, part * all + op.key_head() * s.head_dim,
+        s.qkv, 2 * all);
   }
 }
 
@@ -206,7 +207,7 @@ void rope(const OpView& op, const Node& n) {
     shape.tokens = rows;
     shape.first = position;
     op.kernels.rope(op.lane, shape, rotary, n.kernel == Kernel::RopeBackward,
-                    op.element(op.out(n), row * s.qkv + column));
+                    op.element(op.out(n), row * shape.columns() + column));
   });
 }
 
@@ -250,7 +251,7 @@ void attention_backward(const OpView& op, const Node& n) {
 void pack_keys(const OpView& op, const Node& n) {
   const std::int64_t columns = op.shared.attention.kv_columns();
   op.kernels.copy_columns(op.lane, op.shared.shape.tokens, columns, keys(op, op.in(n, 0)),
-                          op.shared.shape.qkv, op.out(n), columns);
+                          op.shared.attention.columns(), op.out(n), columns);
 }
 
 void store_output(const OpView& op, const Node& n) {
@@ -266,9 +267,9 @@ void add_key_gradients(const OpView& op, const Node& n) {
 void store_gradients(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
   op.kernels.cast_columns(op.lane, s.tokens, s.heads * s.head_dim, floats(op.in(n, 0)), op.out(n),
-                          s.qkv);
+                          op.shared.attention.columns());
   op.kernels.cast_columns(op.lane, s.tokens, op.shared.attention.kv_columns(), floats(op.in(n, 1)),
-                          keys(op, op.out(n)), s.qkv);
+                          keys(op, op.out(n)), op.shared.attention.columns());
 }
 
 void spread_heads(const OpView& op, const Node& n) {

@@ -23,6 +23,16 @@ std::int64_t tokens_of(const OpView& op, const Node& n) {
   return numbers(op, n.reads[1]) / op.shared.model.experts.per_token;
 }
 
+// Of a gate, which reads (numbers, x): a row of x has a number of its own: a token, of what shared
+// experts give; or each column that a head of attention gives.
+struct GateShape {
+  std::int64_t rows = 0, cols = 0;
+};
+GateShape gate_shape(const OpView& op, const Node& n) {
+  const std::int64_t rows = op.tensor(n.reads[0]).bytes / op.shared.shape.element;
+  return {rows, op.tensor(n.reads[1]).bytes / op.tensor(n.reads[0]).bytes};
+}
+
 // Grouped products read (x, begin), (dy, begin) or (dy, x, begin).
 GroupedShape grouped_shape(const OpView& op, const Node& n) {
   return {.experts = op.shared.shape.experts.per_rank,
@@ -212,13 +222,13 @@ void add_outputs(const OpView& op, const Node& n) {
 }
 
 void gate(const OpView& op, const Node& n) {
-  const RankShape& s = op.shared.shape;
-  op.kernels.gate(op.lane, s.local, s.hidden, op.in(n, 0), op.in(n, 1), op.out(n));
+  const GateShape shape = gate_shape(op, n);
+  op.kernels.gate(op.lane, shape.rows, shape.cols, op.in(n, 0), op.in(n, 1), op.out(n));
 }
 
 void gate_backward(const OpView& op, const Node& n) {
-  const RankShape& s = op.shared.shape;
-  op.kernels.gate_backward(op.lane, s.local, s.hidden, op.in(n, 0), op.in(n, 1), op.in(n, 2),
+  const GateShape shape = gate_shape(op, n);
+  op.kernels.gate_backward(op.lane, shape.rows, shape.cols, op.in(n, 0), op.in(n, 1), op.in(n, 2),
                            op.out(n, 0), op.out(n, 1));
 }
 

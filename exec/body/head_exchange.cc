@@ -46,7 +46,7 @@ KeysAndValues key_columns(const OpView& op, const ParcelShape& p, std::int64_t h
 // Columns of a row of all heads.
 std::int64_t all_columns(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
-  return n.k > 0 ? s.qkv : s.heads * s.value_dim;
+  return n.k > 0 ? op.shared.attention.columns() : s.heads * s.value_dim;
 }
 
 // Calls use(rows, their first in a rank's own, their first in the sequence's order) for the runs of

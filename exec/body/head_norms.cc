@@ -36,7 +36,7 @@ std::array<HeadNorm, 2> head_norms(const OpView& op) {
                     .shape = {.rows = s.tokens,
                               .groups = whole ? 1 : heads,
                               .width = whole ? heads * s.head_dim : s.head_dim,
-                              .stride = s.qkv,
+                              .stride = op.shared.attention.columns(),
                               .total = whole ? of_all_ranks * s.head_dim : s.head_dim,
                               .epsilon = m.norm_epsilon / (factor * factor),
                               .weight_offset = m.norm_from_one ? 1.0 : 0.0}};
@@ -102,8 +102,10 @@ void query_key_products(const OpView& op, const Node& n) {
 
 void query_key_norm(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
+  const std::int64_t columns = op.shared.attention.columns();
   if (!norms_heads(op)) {
-    return op.kernels.copy_columns(op.lane, s.tokens, s.qkv, op.in(n, 0), s.qkv, op.out(n), s.qkv);
+    return op.kernels.copy_columns(op.lane, s.tokens, columns, op.in(n, 0), columns, op.out(n),
+                                   columns);
   }
   float* sums = floats(op.out(n, 1));
   if (!shares_norm(op)) squares(op, n, sums);
@@ -114,8 +116,8 @@ void query_key_norm(const OpView& op, const Node& n) {
   }
   const std::int64_t values = (s.heads + s.kv_heads) * s.head_dim;
   op.kernels.copy_columns(op.lane, s.tokens, s.kv_heads * s.head_dim,
-                          op.element(op.in(n, 0), values), s.qkv, op.element(op.out(n), values),
-                          s.qkv);
+                          op.element(op.in(n, 0), values), columns, op.element(op.out(n), values),
+                          columns);
 }
 
 void query_key_norm_backward(const OpView& op, const Node& n) {

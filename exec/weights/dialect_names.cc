@@ -63,6 +63,7 @@ constexpr Word kMpt[] = {
 };
 // What differs from Llama's words, which come last.
 constexpr Word kStarcoder2[] = {{P::Up, "mlp.c_fc"}, {P::Down, "mlp.c_proj"}};
+constexpr Word kArcee[] = {{P::Up, "mlp.up_proj"}};
 constexpr Word kGemma[] = {
     {P::OutNorm1, "post_attention_layernorm"},
     {P::Norm2, "pre_feedforward_layernorm"},
@@ -194,6 +195,16 @@ constexpr Row kRows[] = {
     {"gpt_oss", kGptOssNames, kGptOss},
     {"llama4_text", kLlama4Names, kLlama4},
     {"starcoder2", with(QkvForm::Apart, false), kStarcoder2},
+    // Of mappings that say how they are run.
+    {"arcee", with(QkvForm::Apart, false), kArcee},
+    {"dots1", kApart, kSharedExperts},
+    {"glm4_moe_lite", kApart, kDeepseek},
+    {"qwen3_5_text", kApart, {}},
+    {"qwen3_next", kApart, {}},
+    {"seed_oss", kApart, {}},
+    {"smollm3", kApart, {}},
+    {"solar_open", kApart, kSharedExperts},
+    {"youtu", kApart, kDeepseek},
 };
 
 // Dialects without a row have Llama's words and our own layout: we alone read their files again.

@@ -7,6 +7,7 @@
 
 #include "schedules/model/dialects/hf_dialects.h"
 #include "schedules/model/kinds/mapping.h"
+#include "schedules/model/kinds/performed.h"
 #include "schedules/model/layer_config.h"
 #include "schedules/model/model_keys.h"
 #include "schedules/model/rope_config.h"
@@ -263,6 +264,7 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
       file.model = std::move(read.model);
       file.use = std::move(read.use);
       if (report.ok()) check_size(ConfigReader(object, key, {}, report), file.model);
+      if (report.ok()) read_performed(mapping.value(), object, key, report, file);
       return file;
     }
     dialect = find_dialect(mapping.value().as());

@@ -60,11 +60,13 @@ std::string beyond_plain_layers(const Transformer& model) {
   for (const std::string& name : kind_names(model)) kinds += (kinds.empty() ? "" : ", ") + name;
   if (!kinds.empty()) return "layers of kind " + kinds;
   if (variants(model) > 0) return "layers of different widths, or without attention or MLP";
-  if (model.attention_gate) return "a gate of attention";
   if (model.one_norm) return "one norm for attention and MLP";
   if (model.value_head_dim > 0) return "values of other widths than keys";
   if (model.experts.latent > 0) return "latent experts";
   if (model.experts.beside_mlp) return "an MLP beside its experts";
+  if (model.experts.count > 0 && model.norm_placement != NormPlacement::Before) {
+    return "norms behind its experts";
+  }
   return "";
 }
 

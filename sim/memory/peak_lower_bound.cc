@@ -190,9 +190,9 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   if (const std::int32_t count = variants(model_); count > 0) {
     layer = std::numeric_limits<std::int64_t>::max();
     for (std::int32_t i = 0; i < count; ++i) {
-      for (const bool rotates : {true, false}) {
-        layer = std::min(layer, layer_forward_bytes(*profile_, layout, i, rotates).kept);
-      }
+      layer = std::min(layer, layer_forward_bytes(*profile_, layout, i, /*rotates=*/true).kept);
+      if (!variant(model_, i).has_attention) continue;  // nothing rotates
+      layer = std::min(layer, layer_forward_bytes(*profile_, layout, i, /*rotates=*/false).kept);
     }
   } else {
     layer = bytes(SegmentShape::DenseLayer).kept;

@@ -222,6 +222,7 @@ constexpr Refused kRefused[] = {
     {"olmoe_router_loss", "model.output_router_logits"},
     {"qwen2_moe_norm_topk", "model.output_router_logits"},
     {"gpt_oss_router_loss", "model.output_router_logits"},
+    {"qwen3_5_delta", "layers of kind gated_delta_net; runtime rehearse has attention, MLP"},
 };
 
 const Refused* refused(std::string_view name, std::string_view layout) {
@@ -338,6 +339,30 @@ TEST_F(ConfigGolden, BiasesOfCutExpertsAreAddedOnce) {
   expect_goldens("expert_goldens.json", cut_expert_layouts(),
                  {"gpt_oss_clamped", "gpt_oss_window"});
   EXPECT_EQ(equal_, 10);
+}
+
+// What heads give is gated before it is exchanged or cut, recomputed or not; key heads shared.
+TEST_F(ConfigGolden, AGateOfHeadsIsEqualInEveryLayout) {
+  std::vector<GoldenLayout> in = layouts_that_share_key_heads();
+  const auto layout = [&](const char* name, int gpus, const Json& plan) {
+    in.push_back({name, gpus, plan});
+  };
+  layout("cp 2", 2, {{"context_parallel", 2}});
+  layout("cp 2, gathered", 2,
+         {{"context_parallel", 2}, {"context_parallel_algorithm", "all_gather"}});
+  layout("cp 2, heads exchanged", 2,
+         {{"context_parallel", 2}, {"context_parallel_algorithm", "all_to_all"}});
+  layout("the core again", 1, {{"recompute", {"attention_core"}}});
+  layout("everything again, split", 3,
+         {{"pipeline_parallel", 3}, {"schedule", "zb_h1"}, {"recompute", "full"}});
+  layout("slices", 3,
+         {{"pipeline_parallel", 3},
+          {"schedule", "seq_1f1b"},
+          {"sequence_slices", 2},
+          {"micro_batch", 1}});
+  expect_goldens("goldens.json", in, {"qwen3_5_gate", "qwen3_5_gate_wide"});
+  expect_goldens("expert_goldens.json", in, {"qwen3_next_gate", "qwen3_next_gate_dense_first"});
+  EXPECT_EQ(equal_, 32);
 }
 
 // A loss of each sequence is the same wherever its tokens lie, and in whatever micro-batch.

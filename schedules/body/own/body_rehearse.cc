@@ -40,6 +40,17 @@ bool norms_queries(const Context& c) {
   return c.model.query_key_norm || c.model.query_key_norm_whole || c.model.query_key_unit_norm;
 }
 
+bool gates_heads(const Context& c) {
+  return c.s.gate > 0;
+}
+// [B] of queries, keys and values, as attention reads them; and as the product gives them.
+std::int64_t bytes_of_qkv(const Context& c) {
+  return c.s.element * c.s.tokens * (c.s.qkv - c.s.gate);
+}
+std::int64_t bytes_of_product(const Context& c) {
+  return c.s.element * c.s.tokens * c.s.qkv;
+}
+
 // [B] of the statistics of q's and k's norms: one number per token and head, or per token where one
 // norm has all heads.
 std::int64_t query_key_statistics(const Context& c) {
@@ -52,7 +63,8 @@ struct LayerTensors {
   T raw = kNone, st_raw = kNone;  // q, k, v before the norms of q and k
   LatentTensors latent;
   AttentionTensors core;
-  T z1 = kNone, st_z1 = kNone;  // what attention gives, where a norm is behind it
+  T gate = kNone, gated = kNone;  // of what heads give; what they give then
+  T z1 = kNone, st_z1 = kNone;    // what attention gives, where a norm is behind it
   T x1 = kNone, y2 = kNone, st2 = kNone, u = kNone, g = kNone;
   T z2 = kNone, st_z2 = kNone;  // what the MLP gives
 };
@@ -76,19 +88,25 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   if (before) t.st1 = b.tensor("st1", for_input, c.statistics);
   // Where heads are exchanged, the core reads what came.
   const bool exchanged = exchanges_heads(c.plan);
-  t.core.qkv = b.tensor("qkv", exchanged ? H::Workspace : for_slices, s.element * s.tokens * s.qkv);
+  t.core.qkv = b.tensor("qkv", exchanged ? H::Workspace : for_slices, bytes_of_qkv(c));
   if (is_latent(c)) t.latent = latent_tensors(b, c, for_input, for_weight);
   if (norms_queries(c)) {
-    t.raw = b.tensor("qkv before its norms", for_slices, s.element * s.tokens * s.qkv);
+    t.raw = b.tensor("qkv before its norms", for_slices, bytes_of_qkv(c));
     t.st_raw = b.tensor("st_qk", for_slices, query_key_statistics(c));
   }
-  t.core.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.value_dim);
-  t.core.lse = b.tensor("lse", core_kept ? H::SavedForDgrad : H::Workspace, 4 * s.heads * s.tokens);
+  const H core_home = core_kept ? H::SavedForDgrad : H::Workspace;
+  const bool gates = gates_heads(c);
+  t.core.o =
+      b.tensor("o", gates ? core_home : output, s.element * s.tokens * s.heads * s.value_dim);
+  t.core.lse = b.tensor("lse", core_home, 4 * s.heads * s.tokens);
+  if (gates) {
+    t.gate = b.tensor("gate of o", for_slices, s.element * s.tokens * s.gate);
+    t.gated = b.tensor("gated o", output, s.element * s.tokens * s.gate);
+  }
   if (exchanged) {
     t.core.qkv_of_heads =
         b.tensor("qkv of heads", for_input, bytes_of_heads(c, Exchanged::QueriesAndKeys));
-    t.core.o_of_heads = b.tensor("o of heads", core_kept ? H::SavedForDgrad : H::Workspace,
-                                 bytes_of_heads(c, Exchanged::Outputs));
+    t.core.o_of_heads = b.tensor("o of heads", core_home, bytes_of_heads(c, Exchanged::Outputs));
   }
   if (behind) {
     t.z1 = b.tensor("z1", for_input, c.activation);
@@ -204,6 +222,29 @@ ActivationNodes activation_of(const Transformer& model) {
                                "activation backward"};
 }
 
+// q, k, v from the first norm's output.
+void project(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  const T plain = norms_queries(c) ? t.raw : t.core.qkv;
+  const T given =
+      gates_heads(c) ? b.tensor("q, gate, k, v", H::Workspace, bytes_of_product(c)) : plain;
+  gather_and_multiply(b, c, t.y1, "Y1",
+                      {K::Linear, P::Qkv, "gemm qkv + bias", s.qkv, s.hidden, given}, phase);
+  if (gates_heads(c)) b.node(K::SplitLatent, "split off the gate", {given}, {plain, t.gate}, phase);
+  query_key_norm(b, c, t, phase);
+  rotate(b, c, K::Rope, "rope", t.core.qkv, phase);
+}
+
+// What the heads give to the last product.
+T given_by_heads(const LayerTensors& t) {
+  return t.gated == kNone ? t.core.o : t.gated;
+}
+
+void heads_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  attention_forward(b, c, t.core, phase);
+  if (gates_heads(c)) b.node(K::Gate, "gate", {t.gate, t.core.o}, {t.gated}, phase);
+}
+
 // Nodes 0 ... of the forward up to the second norm.
 void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
@@ -215,16 +256,11 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
   if (is_latent(c)) {
     latent_forward(b, c, t.latent, t.y1, t.core.qkv, phase);
   } else if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
-    gather_and_multiply(b, c, t.y1, "Y1",
-                        {K::Linear, P::Qkv, "gemm qkv + bias", s.qkv, s.hidden,
-                         norms_queries(c) ? t.raw : t.core.qkv},
-                        phase);
-    query_key_norm(b, c, t, phase);
-    rotate(b, c, K::Rope, "rope", t.core.qkv, phase);
+    project(b, c, t, phase);
   }
   bring_heads(b, c, t.core, phase);
-  attention_forward(b, c, t.core, phase);
-  close_block(b, c, attention_block(t), s.heads * s.value_dim, t.core.o,
+  heads_forward(b, c, t, phase);
+  close_block(b, c, attention_block(t), s.heads * s.value_dim, given_by_heads(t),
               c.model.norm_is_residual ? t.y1 : t.x, t.x1, phase);
   if (has_norm_before(c)) {
     b.node(K::Norm, "norm2", {c.model.parallel_residual ? t.x : t.x1}, {t.y2, t.st2}, phase)
@@ -347,13 +383,30 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   return e2;
 }
 
-// From dqkv to the gradient of the first norm's output, which it returns, summed over tp. `Y1`: what
-// was gathered ahead of t.y1.
-T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv, T Y1) {
+// Gradients of what the product gives: of q, k, v alone, or of the gate of heads too.
+struct ProductGradients {
+  T qkv = kNone, gate = kNone, all = kNone;  // all: qkv, where there is no gate
+};
+ProductGradients product_gradients(BodyBuilder& b, const Context& c, H keep) {
+  ProductGradients d;
+  const bool apart = is_latent(c) || gates_heads(c);  // another product's gradients are kept
+  d.all = d.qkv = b.tensor("dqkv", apart ? H::Workspace : keep, bytes_of_qkv(c));
+  if (!gates_heads(c)) return d;
+  d.gate = b.tensor("dgate", H::Workspace, c.s.element * c.s.tokens * c.s.gate);
+  d.all = b.tensor("dq, dgate, dk, dv", keep, bytes_of_product(c));
+  return d;
+}
+
+// From the gradients of q, k, v to that of the first norm's output, which it returns, summed over
+// tp. `Y1`: what was gathered ahead of t.y1.
+T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, const ProductGradients& d,
+               T Y1) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
-  rotate(b, c, K::RopeBackward, "rope backward", dqkv);
-  query_key_norm_backward(b, c, t, dqkv);
+  rotate(b, c, K::RopeBackward, "rope backward", d.qkv);
+  query_key_norm_backward(b, c, t, d.qkv);
+  if (gates_heads(c)) b.node(K::JoinLatent, "join the gate", {d.qkv, d.gate}, {d.all});
+  const T dqkv = d.all;
   const T e1 = b.tensor("e1", H::Workspace, c.gathered);
   const auto input = [&] {
     multiply_and_reduce(b, c, {K::LinearInput, P::Qkv, "gemm d_qkv input", s.hidden, s.qkv, e1},
@@ -385,7 +438,7 @@ Body layer_backward(const Context& c) {
   const T dout = b.tensor("dout", H::OutputGradient, c.activation);
   const T du = experts ? kNone : b.tensor("du", keep, s.element * s.tokens * s.up);
   const T dx1 = b.tensor("dx1", keep, c.activation);
-  const T dqkv = b.tensor("dqkv", is_latent(c) ? H::Workspace : keep, s.element * s.tokens * s.qkv);
+  const ProductGradients d = product_gradients(b, c, keep);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
 
   if (c.plan.recompute.is_full()) {
@@ -396,7 +449,7 @@ Body layer_backward(const Context& c) {
       mlp_front(b, c, t, NodePhase::Recompute);
     }
   } else if (c.plan.recomputes(RecomputePart::AttentionCore)) {
-    attention_forward(b, c, t.core, NodePhase::Recompute);
+    heads_forward(b, c, t, NodePhase::Recompute);
   }
   T e2;
   if (experts) {
@@ -409,19 +462,24 @@ Body layer_backward(const Context& c) {
                  dout, dx1);
   // Attention. Where both blocks read x, what it gave joined the same sum as what the MLP gave.
   const T dz = open_block(b, c, attention_block(t), parallel ? dout : dx1);
-  const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.value_dim);
-  const T D1 = gather_and_multiply(
-      b, c, dz, "D1",
-      {K::LinearInput, P::Projection, "gemm d_proj input", s.heads * s.value_dim, s.hidden, d_o});
+  const std::int64_t output_bytes = s.element * s.tokens * s.heads * s.value_dim;
+  const T d_o = b.tensor("do", H::Workspace, output_bytes);
+  const T d_given = gates_heads(c) ? b.tensor("d gated o", H::Workspace, output_bytes) : d_o;
+  const T D1 = gather_and_multiply(b, c, dz, "D1",
+                                   {K::LinearInput, P::Projection, "gemm d_proj input",
+                                    s.heads * s.value_dim, s.hidden, d_given});
   const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
   const bool ahead = gathers_ahead(c) && !is_latent(c);
   const T Y1 = ahead ? gather_input(b, c, t.y1, "Y1", late) : kNone;
   b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim,
-         s.hidden, s.tokens, {D1w, t.core.o, dz}, {}, late);
+         s.hidden, s.tokens, {D1w, given_by_heads(t), dz}, {}, late);
+  if (gates_heads(c)) {
+    b.node(K::GateBackward, "gate backward", {t.gate, t.core.o, d_given}, {d.gate, d_o});
+  }
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
-  attention_backward(b, c, t.core, d_o, dqkv, rs);
+  attention_backward(b, c, t.core, d_o, d.qkv, rs);
   const T e1 =
-      is_latent(c) ? latent_backward(b, c, t.latent, t.y1, dqkv) : qkv_backward(b, c, t, dqkv, Y1);
+      is_latent(c) ? latent_backward(b, c, t.latent, t.y1, d.qkv) : qkv_backward(b, c, t, d, Y1);
   join_gradients(b, c, "norm1 backward + residual", P::Norm1, e1, t.x, t.st1, dx1, dx);
   return b.finish();
 }

@@ -43,6 +43,13 @@ constexpr std::array kPredictionKeys{
 };
 constexpr KeyTable kPrediction{.title = "prediction", .keys = kPredictionKeys};
 
+constexpr std::array kRunKeys{
+    text_key("as", "the dialect by whose keys it is performed", true),
+    texts_key("leaves", "keys of that dialect that the mapping alone reads"),
+    object("defaults", "what the class has where a config is silent of the dialect's keys"),
+};
+constexpr KeyTable kRun{.title = "run", .keys = kRunKeys};
+
 constexpr std::array kOuterKeys{
     text_key("kind", "that stands there", true),
     text_key("name", "of its module"),
@@ -89,6 +96,8 @@ constexpr std::array kMappingKeys{
                 "a norm @CHOICE.WAY: where that way is taken alone"},
     object("choose", "by layer: `from` says which way is taken, the rest are the ways"),
     object("prediction", "layers that predict further tokens", &kPrediction),
+    object("run", "how a config without other kinds is performed; left out: it is priced alone",
+           &kRun),
 };
 constexpr KeyTable kMapping{.title = "Mapping: a model_type of config.json in layer kinds",
                             .keys = kMappingKeys};

@@ -87,6 +87,10 @@ class MeshEstimator {
 
   MeshCandidates run() {
     out_.families = families_of(*setup_.space, out_.mesh, out_.error);
+    splits_ = std::ranges::any_of(out_.families, [](const PlanFamily& family) {
+      const ScheduleInfo* info = find_schedule(family.plan.schedule);
+      return info != nullptr && info->splits_backward;
+    });
     for (std::size_t i = 0; i < out_.families.size(); ++i) {
       if (setup_.stop != nullptr && setup_.stop->load(std::memory_order_relaxed)) break;
       family(static_cast<std::int32_t>(i));
@@ -264,7 +268,7 @@ class MeshEstimator {
       times.forward = of_all(forward.time);
       times.backward = of_all(backward.time);
       times.communicating = of_all(forward.communicating) + of_all(backward.communicating);
-      if (!pipelined) continue;
+      if (!pipelined || !splits_) continue;
       times.input = of_all(cost(Direction::InputGradient).time);
       times.weight = of_all(cost(Direction::WeightGradient).time);
     }
@@ -595,6 +599,7 @@ class MeshEstimator {
   const Transformer& model_;
   const std::size_t classes_ = segment_classes(model_);
   PipelineTimes& times_;
+  bool splits_ = false;  // schedules of the mesh halve their backwards
   std::size_t keep_;
   MeshCandidates out_;
   std::vector<Candidate> refused_;

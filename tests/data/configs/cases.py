@@ -21,6 +21,11 @@ OLMO2 = {**LLAMA, "model_type": "olmo2", "pad_token_id": None}
 GLM4 = {**LLAMA, "model_type": "glm4", "head_dim": 8, "pad_token_id": None}
 STARCODER2 = {**LLAMA, "model_type": "starcoder2", "attention_dropout": 0.0,
               "residual_dropout": 0.0, "embedding_dropout": 0.0}
+# Of mappings that are run: layers of attention and an MLP alone.
+SEED = {**LLAMA, "model_type": "seed_oss", "head_dim": 8, "attention_dropout": 0.0,
+        "residual_dropout": 0.0}
+SMOLLM3 = {**LLAMA, "model_type": "smollm3", "pad_token_id": None, "no_rope_layer_interval": 2}
+QWEN35 = {**LLAMA, "model_type": "qwen3_5_text", "head_dim": 16, "layer_types": ["full_attention"] * 3}
 LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
           "v_head_dim": 8, "num_key_value_heads": 4}
 DEEPSEEK = {**LLAMA, **LATENT, "n_routed_experts": 8, "n_shared_experts": 1,
@@ -216,6 +221,23 @@ CASES = {
     "starcoder2_window": {**STARCODER2, "sliding_window": 5},
     "starcoder2_untied": {**STARCODER2, "tie_word_embeddings": False, "hidden_act": "gelu",
                           "norm_epsilon": 1e-2},
+
+    "seed_oss": SEED,
+    "seed_oss_biases": {**SEED, "attention_bias": False, "attention_out_bias": True,
+                        "mlp_bias": True, "head_dim": None},
+    "smollm3": SMOLLM3,
+    "smollm3_layers": {**SMOLLM3, "no_rope_layers": [0, 1, 0], "rope_theta": 500.0,
+                       "tie_word_embeddings": False, "mlp_bias": True},
+    "arcee": {**LLAMA, "model_type": "arcee"},
+    "arcee_biases": {**LLAMA, "model_type": "arcee", "attention_bias": True, "mlp_bias": True,
+                     "rope_parameters": rope("linear", factor=2.0)},
+    "qwen3_5_gate": QWEN35,
+    "qwen3_5_gate_wide": {**QWEN35, "attention_bias": True, "num_key_value_heads": 4,
+                          "rope_parameters": rope("default", partial_rotary_factor=0.5)},
+    "qwen3_5_delta": {**QWEN35, "layer_types": ["full_attention", "linear_attention",
+                                                "full_attention"]},
+
+    "youtu": {**LLAMA, **LATENT, "model_type": "youtu", "tie_word_embeddings": False},
 
     "deepseek_v2_dense": DEEPSEEK2,
     "deepseek_v2_plain_q": {**DEEPSEEK2, "q_lora_rank": None},

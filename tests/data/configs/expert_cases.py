@@ -21,6 +21,15 @@ LLAMA4 = {**LLAMA, "model_type": "llama4_text", "num_local_experts": 4, "num_exp
           "intermediate_size": 24, "intermediate_size_mlp": 48, "head_dim": 8,
           "interleave_moe_layer_step": 1}
 LLAMA4_LOCAL = {**LLAMA4, "no_rope_layers": [1, 0, 1], "attention_chunk_size": 8}
+# Of mappings that are run.
+DOTS1 = {**LLAMA, "model_type": "dots1", "head_dim": 8, "n_routed_experts": 8, "n_shared_experts": 2,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+         "sliding_window": 5, "max_window_layers": 2}
+SOLAR = {**LLAMA, "model_type": "solar_open", "head_dim": 8, "n_routed_experts": 8,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+LITE = {**DEEPSEEK3, "model_type": "glm4_moe_lite", "first_k_dense_replace": 1, "n_group": 1,
+        "topk_group": 1}
+NEXT = {**QWEN2, "model_type": "qwen3_next", "head_dim": 16, "layer_types": ["full_attention"] * 3}
 GPT2_EXPERTS = {**GPT2, "num_local_experts": 4, "moe_intermediate_size": 24}  # ours: gpt2_experts.py
 
 # name: config
@@ -108,6 +117,16 @@ CASES = {
         "full_attention", "chunked_attention", "chunked_attention"]},
     "llama4_yarn": {**LLAMA4_LOCAL, "rms_norm_eps": 1e-2, "rope_parameters": rope(
         "yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)},
+
+    "dots1": DOTS1,
+    "dots1_norm_topk": {**DOTS1, "norm_topk_prob": True, "routed_scaling_factor": 2.0,
+                        "n_group": 2, "topk_group": 1, "max_window_layers": 0},
+    "solar_open": SOLAR,
+    "glm4_moe_lite": LITE,
+
+    "qwen3_next_gate": NEXT,
+    "qwen3_next_gate_dense_first": {**NEXT, "mlp_only_layers": [0], "norm_topk_prob": False,
+                                    "num_key_value_heads": 1, "partial_rotary_factor": 0.5},
 
     "gpt2_experts": {**GPT2_EXPERTS, "num_experts_per_tok": 2},
     "gpt2_experts_shared": {**GPT2_EXPERTS, "num_experts_per_tok": 1, "activation_function": "relu",

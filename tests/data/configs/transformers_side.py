@@ -39,8 +39,9 @@ def fnv1a(text):
 
 
 def norm_base(config):
-    """What the formula's weights of norms lie around: gemma's files have a norm's weight less one."""
-    return 0.0 if config["model_type"].startswith("gemma") else 1.0
+    """What the formula's weights of norms lie around: files of gemma, Qwen3-Next and 3.5 have a norm's
+    weight less one."""
+    return 0.0 if config["model_type"].startswith(("gemma", "qwen3_next", "qwen3_5")) else 1.0
 
 
 def formula(name, shape, norm_at):

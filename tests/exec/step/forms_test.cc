@@ -55,6 +55,11 @@ constexpr Form kForms[] = {
      R"("model_type": "llama4_text", "intermediate_size": 48, "intermediate_size_mlp": 48,
         "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2,
         "interleave_moe_layer_step": 4, "attention_chunk_size": 4, "floor_scale": 4)"},
+    // a gate of what heads give, norms of q and k, 1 + weight, half of a head rotates
+    {"gate",
+     R"("model_type": "qwen3_5_text", "initializer_range": 0.2, "intermediate_size": 48,
+        "num_key_value_heads": 2, "head_dim": 8, "full_attention_interval": 1,
+        "partial_rotary_factor": 0.5)"},
     {"dropout",
      R"("model_type": "gpt2", "resid_pdrop": 0.2, "attn_pdrop": 0.3, "embd_pdrop": 0.1)"},
     {"residual_dropout", R"("model_type": "starcoder2", "intermediate_size": 64,

@@ -209,9 +209,9 @@ TEST(Mapping, MostTypesArePriced) {
                      " model types are priced, refused are";
   for (const std::string& type : refused) line += " " + type;
   std::cout << line << '\n';
-  EXPECT_EQ(refused, (std::vector<std::string>{
-                         "kimi_k3", "zamba2", "zamba", "axk2", "mistral_large4", "dots3_note",
-                         "glm5_next", "qwen4_exp", "longcat_flash", "zaya", "inkling"}));
+  EXPECT_EQ(refused, (std::vector<std::string>{"kimi_k3", "zamba2", "zamba", "axk2",
+                                               "mistral_large4", "dots3_note", "glm5_next",
+                                               "qwen4_exp", "longcat_flash", "zaya", "inkling"}));
 }
 
 TEST(Mapping, ErrorsNameFilePlaceAndValues) {
@@ -246,17 +246,37 @@ TEST(Mapping, AnInfiniteNumberOfAPublishedFileIsRead) {
   fs::remove(path);
 }
 
+ModelFile read(const std::string& type, const std::string& more = "") {
+  JsonReport report("config.json");
+  const std::string text =
+      "{\"model_type\": \"" + type + "\", \"num_hidden_layers\": 4" + more + "}";
+  return parse_model_file(parse_json(text, "config.json").value(), "x", "", report);
+}
+
 // Kimi K2 is DeepSeek-V3's class under another word: the same model, executed as it is.
 TEST(Mapping, AnAliasIsTheDialects) {
-  const auto read = [](const std::string& type) {
-    JsonReport report("config.json");
-    const std::string text = "{\"model_type\": \"" + type + "\", \"num_hidden_layers\": 4}";
-    return parse_model_file(parse_json(text, "config.json").value(), "x", "", report);
-  };
   const ModelFile kimi = read("kimi_k2"), deepseek = read("deepseek_v3");
   EXPECT_EQ(kimi.model, deepseek.model);
   EXPECT_TRUE(kimi.use.unperformed.empty());
-  EXPECT_FALSE(read("smollm3").use.unperformed.empty());
+}
+
+// What a mapping's `run` says is performed, unless a key of its dialect asks for more; layers of
+// other kinds are not, nor is a mapping without it.
+TEST(Mapping, WhatIsPlainIsPerformedByTheDialectsRules) {
+  const ModelFile plain = read("smollm3", R"(, "rms_norm_eps": 0.25)");
+  EXPECT_TRUE(plain.use.unperformed.empty());
+  EXPECT_EQ(plain.model.norm_epsilon, 0.25);
+  EXPECT_EQ(plain.model.rotary.theta, 2e6);  // the class's
+  EXPECT_FALSE(plain.model.rotates(3));
+  const ModelFile asks = read("smollm3", R"(, "residual_multiplier": 0.5)");
+  ASSERT_EQ(asks.use.unperformed.size(), 1u);
+  EXPECT_EQ(asks.use.unperformed[0].key, "residual_multiplier");
+  EXPECT_FALSE(read("granite").use.unperformed.empty());
+  EXPECT_FALSE(read("qwen3_next").use.unperformed.empty());
+  const ModelFile gated = read("qwen3_next", R"(, "full_attention_interval": 1)");
+  EXPECT_TRUE(gated.use.unperformed.empty());
+  EXPECT_TRUE(gated.model.attention_gate);
+  EXPECT_EQ(gated.model.rotary.share, 0.25);
 }
 
 }  // namespace
