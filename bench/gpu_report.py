@@ -5,7 +5,7 @@
   curves A B TARGET [losses]   largest relative differences of losses and of gradient norms; "losses": norms have no target
   gradients A B TARGET         checkpoints after one step: first moments, tensor by tensor, relative to the largest
   speed OURS [TORCH TIMES RATE]  tokens per second; against PyTorch's, and the targets
-  overlap APART BESIDE         seconds of a step without and with overlap; the numbers are to be equal
+  overlap APART BESIDE [TARGET]  seconds of a step without and with overlap; the numbers are to be equal, or the losses as near
   prediction NAME RUN DRY      a row: step predicted and measured, memory
   memory RUN CALIBRATION       what cudaMemGetInfo says against arenas, buffers and the context that was calibrated
   kernels CALIBRATION          a table: every kernel against the best product and the best bandwidth
@@ -94,11 +94,13 @@ def speed(ours, torch=None, times=None, rate=None):
     return line
 
 
-def overlap(apart, beside):
+def overlap(apart, beside, target=None):
     a, b = read(apart), read(beside)
     first, second = step_seconds(a), step_seconds(b)
-    return (f"{1e3 * first:.2f} ms a step one after the other, {1e3 * second:.2f} ms beside one another ({second / first:.3f}); "
-            f"losses and norms {reached(all(a[key] == b[key] for key in ('losses', 'grad_norms')), 'equal')}")
+    times = f"{1e3 * first:.2f} ms a step one after the other, {1e3 * second:.2f} ms beside one another ({second / first:.3f}); "
+    if target:
+        return times + curves(apart, beside, target)
+    return times + f"losses and norms {reached(all(a[key] == b[key] for key in ('losses', 'grad_norms')), 'equal')}"
 
 
 def prediction(name, run, dry):

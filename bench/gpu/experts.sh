@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Of bench/gpu.sh: do layers with experts and latent attention compute on a GPU what they compute on the CPU, on one rank,
-# in one process and over NCCL? One function per group of bench/gpu/parts.txt. Rates of their products and of attention
-# stand in kernels.md (calibration).
+# in one process and over NCCL? And what overlap is worth. One function per group of bench/gpu/parts.txt. Rates of their
+# products and of attention stand in kernels.md (calibration).
 # shellcheck shell=bash disable=SC2154,SC2034
 expert_layouts=("pipeline_parallel=1" "data_parallel=2 expert_parallel=2" "data_parallel=2 expert_parallel=2 recompute=full"
   "data_parallel=2 expert_parallel=2 expert_dispatch=all_gather" "data_parallel=2 expert_parallel=2 expert_dispatch=deduplicated"
@@ -83,4 +83,33 @@ JSON
   attempt overlap_pairs_apart "${run[@]}" "${pairs[@]}" &&
     attempt overlap_pairs "${run[@]}" "${pairs[@]}" --set 'plan.overlap.expert_parallel="pair"' &&
     say "- pairs of a forward and a backward:" overlap "$out/overlap_pairs_apart.out" "$out/overlap_pairs.out"
+}
+
+# Products in pieces beside their collectives over tp: what that is worth between two GPUs, where there are two. Ranks that
+# share one have collectives that are copies on it; over NCCL they take turns, and only the numbers mean something.
+run_pieces() {
+  local hidden=4096 heads=32 sequence=2048 micro=4 between=() where nccl_failed=0
+  local gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
+  [ -n "$small" ] && hidden=64 heads=4 sequence=32 micro=1
+  cat >"$out/pieces.json" <<JSON
+{"name": "pieces", "cluster": "clusters/dgx-h200.json", "gpus": 2,
+ "model": {"model_type": "gpt2", "n_embd": $hidden, "n_layer": 4, "n_head": $heads, "n_positions": $sequence,
+           "vocab_size": 1024, "resid_pdrop": 0},
+ "plan": {"sequence_length": $sequence, "precision": "$half", "dropout": 0, "micro_batch": $micro, "global_batch": $((4 * micro)),
+          "tensor_parallel": 2, "sequence_parallel": true},
+ "train": {"learning_rate": 0.0001, "steps": 8}}
+JSON
+  where="ranks of one process"
+  [ "$gpus" -ge 2 ] && between=(--processes 2) where="two GPUs over NCCL"
+  local run=("${rehearse[@]}" run "$out/pieces.json" --device "$asked" --json "${between[@]}") cut=(--set plan.overlap.tensor_parallel=true)
+  attempt pieces_whole "${run[@]}" && attempt pieces_cut "${run[@]}" "${cut[@]}" &&
+    say "- products in pieces beside their collectives, $where:" overlap "$out/pieces_whole.out" "$out/pieces_cut.out" ${small:-1e-2}
+  keys_of "tensor_parallel=2 sequence_parallel=true overlap.tensor_parallel=true"
+  attempt pieces_cpu "${rehearse[@]}" run "$tiny" --device cpu "${keys[@]}" --steps 10 || return
+  wanted nccl_pieces && [ "$device" != cpu ] || return
+  if over_nccl nccl_pieces 2; then
+    say "- products in pieces over NCCL, a process per rank, against the CPU:" curves "$out/nccl_pieces.out" "$out/pieces_cpu.out" 1e-4
+  else
+    note "- **nccl_pieces failed**: $(why_not nccl_pieces | paste -sd ' ')"
+  fi
 }

@@ -77,12 +77,6 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
   Scenario scenario = std::move(read).value();
   if (!scenario.unperformed.empty()) return Error{not_performed(scenario.unperformed).message};
   const Plan& planned = scenario.plan;
-  if (device.cuda() && planned.tensor_parallel > 1 &&
-      planned.overlap_tensor_parallel == TensorOverlap::Chunked) {
-    return Error{"plan." + path_of(&Plan::overlap_tensor_parallel) +
-                 ": true is not performed on a GPU: NCCL has no collectives of pieces "
-                 "(--device cpu)"};
-  }
   if (device.cuda() && planned.quantized_gather == 8) {
     return Error{"plan." + path_of(&Plan::quantized_gather) +
                  ": 8 is not performed on a GPU: there are no kernels for it (--device cpu)"};

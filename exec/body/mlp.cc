@@ -2,6 +2,7 @@
 // Activations of an MLP: of a dense one, of shared experts, or of routed ones.
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "exec/body/experts.h"
 #include "exec/body/node_rows.h"
@@ -62,6 +63,10 @@ void activation(const OpView& op, const Node& n) {
   const MlpShape shape = mlp_shape(op, n, 1);
   op.kernels.activation(op.lane, op.shared.model.activation, shape.rows * shape.width, op.in(n, 0),
                         op.out(n));
+}
+
+void gelu(const OpView& op, const Node& n) {
+  if (!std::exchange(op.carry.gelu, false)) activation(op, n);
 }
 
 void activation_backward(const OpView& op, const Node& n) {

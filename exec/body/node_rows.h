@@ -36,4 +36,9 @@ static_assert(
     }(),
     "a row for every kernel, in their order");
 
+// Do they share memory?
+inline bool overlap(const BodyTensor& a, const BodyTensor& b) {
+  return a.home == b.home && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
 }  // namespace rehearse::exec

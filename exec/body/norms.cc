@@ -22,11 +22,8 @@ bool norm_follows(const OpView& op, const Node& add) {
   return std::ranges::none_of(next.writes, [&](std::int16_t written) {
     const BodyTensor& out = after.tensors[static_cast<std::size_t>(written)];
     if (!within) return out.home == TensorHome::Workspace;
-    return std::ranges::any_of(add.reads, [&](std::int16_t read) {
-      const BodyTensor& in = op.tensor(read);
-      return in.home == out.home && in.offset < out.offset + out.bytes &&
-             out.offset < in.offset + in.bytes;
-    });
+    return std::ranges::any_of(add.reads,
+                               [&](std::int16_t read) { return overlap(op.tensor(read), out); });
   });
 }
 

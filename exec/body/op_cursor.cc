@@ -98,6 +98,7 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts, Track track, b
   s.op.facts = facts;
   s.op.lane.track = track;
   s.carry.sum = {};
+  s.carry.gelu = false;
   s.carry.failure.clear();
   s.visited = 0;
   s.inside = false;

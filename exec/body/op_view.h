@@ -69,6 +69,7 @@ struct Carry {
   std::size_t next = 0;    // the node of the segment that comes next
   std::int64_t chunk = 0;  // head: tokens of the loss's chunks that are done
   SumNorm sum;             // whose norm is the next node; rows 0: there is none
+  bool gelu = false;       // the product before it has done the next one
   std::string failure;     // why the op cannot go on; empty: it can
 };
 

@@ -30,6 +30,33 @@ std::byte* row(const OpView& op, std::byte* array, std::int64_t first, std::int6
 
 }  // namespace
 
+namespace {
+
+// The GELU behind a product, or behind the pieces of one, where the product may do it; null: it may
+// not, or there is none. Memory for what it makes is planned from its own node on: nothing that the
+// product, its pieces and what travels beside them read or write may lie there.
+const Node* gelu_behind(const OpView& op, const Node& n) {
+  const std::vector<Node>& nodes = op.body->nodes;
+  const auto whole = [&](const Node& node) { return n.pieces == 1 || node.pieces == 1; };
+  const auto next = nodes.begin() + static_cast<std::ptrdiff_t>(op.carry.next);
+  const auto behind = std::find_if(next, nodes.end(), whole);
+  if (behind == nodes.end() || behind->kernel != Kernel::Gelu || behind->reads[0] != n.writes[0]) {
+    return nullptr;
+  }
+  auto first = next - 1;  // of the pieces
+  while (n.pieces > 1 && first != nodes.begin() && (first - 1)->pieces > 1) --first;
+  const bool taken = std::any_of(first, behind, [&](const Node& node) {
+    const auto lies_there = [&](std::int16_t tensor) {
+      return overlap(op.tensor(tensor), op.tensor(behind->writes[0]));
+    };
+    return std::ranges::any_of(node.reads, lies_there) ||
+           std::ranges::any_of(node.writes, lies_there);
+  });
+  return taken ? nullptr : &*behind;
+}
+
+}  // namespace
+
 void linear(const OpView& op, const Node& n) {
   if (n.parameter == ParameterRole::Router) {
     return op.kernels.router_logits(op.lane, n.m, n.n, n.k, op.in(n, 0), op.parameter(n),
@@ -41,12 +68,8 @@ void linear(const OpView& op, const Node& n) {
       n.parameter == ParameterRole::Projection || n.parameter == ParameterRole::Down;
   const bool first = op.shared.model.norm_placement != NormPlacement::Before && op.coordinate == 0;
   const std::byte* added = !row_parallel || first ? op.bias(n) : nullptr;
-  // What comes behind its pieces: a GELU of what they make is theirs.
-  const std::vector<Node>& nodes = op.body->nodes;
-  const auto behind =
-      std::find_if(nodes.begin() + static_cast<std::ptrdiff_t>(op.carry.next), nodes.end(),
-                   [&](const Node& next) { return n.pieces == 1 || next.pieces == 1; });
-  if (behind != nodes.end() && behind->kernel == Kernel::Gelu && behind->reads[0] == n.writes[0]) {
+  if (const Node* behind = gelu_behind(op, n); behind != nullptr) {
+    op.carry.gelu = true;
     return for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
       op.kernels.linear_gelu(op.lane, count, n.n, n.k, row(op, op.in(n, 0), begin, n.k),
                              op.parameter(n), added, row(op, op.out(n), begin, n.n),

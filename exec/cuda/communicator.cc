@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "exec/cuda/make.h"
+#include "exec/cuda/nccl_collective.h"
 
 namespace rehearse::exec::cuda {
 namespace {
@@ -111,65 +112,22 @@ class NcclCommunicator final : public Communicator {
     std::size_t me = 0;
     while (e.ranks[me] != process_) ++me;
     const ncclComm_t comm = of_instance_[static_cast<std::size_t>(e.instance)];
-    const cudaStream_t stream = streams_.stream(e.lanes[me]);
-    const ncclDataType_t type = nccl_type(e.type);
-    const auto members = static_cast<std::int64_t>(e.ranks.size());
-    const auto whole = static_cast<std::size_t>(e.elements);
-    const auto part = static_cast<std::size_t>(e.elements / members);
-    const std::int64_t part_bytes = static_cast<std::int64_t>(part) * exec::bytes_of(e.type);
-    auto* in = static_cast<std::byte*>(e.contributions[me].in);
-    auto* out = static_cast<std::byte*>(e.contributions[me].out);
-    const auto at = [&](std::byte* array, std::size_t m) {
-      return array + static_cast<std::int64_t>(m) * part_bytes;
+    const std::int64_t part = e.elements / std::ssize(e.ranks);
+    const NcclCollective made{
+        .kind = e.kind,
+        .maximum = e.maximum,
+        .type = nccl_type(e.type),
+        .part = static_cast<std::size_t>(part),
+        .whole = static_cast<std::size_t>(e.elements),
+        .pitch = (e.pitch > 0 ? e.pitch : part) * exec::bytes_of(e.type),
+        .apart = e.pitch > 0,
+        .root = e.root,
+        .members = static_cast<int>(e.ranks.size()),
+        .me = static_cast<int>(me),
+        .in = static_cast<std::byte*>(e.contributions[me].in),
+        .out = static_cast<std::byte*>(e.contributions[me].out),
     };
-    const bool root = static_cast<std::size_t>(e.root) == me;
-    call(comm, [&]() -> ncclResult_t {
-      switch (e.kind) {
-        case OpKind::AllReduce:
-          return ncclAllReduce(in, out, whole, type, e.maximum ? ncclMax : ncclSum, comm, stream);
-        case OpKind::ReduceScatter:
-          return ncclReduceScatter(in, in == out ? at(out, me) : out, part, type, ncclSum, comm,
-                                   stream);
-        case OpKind::AllGather:
-        case OpKind::Unshard:
-          return ncclAllGather(in == out ? at(in, me) : in, out, part, type, comm, stream);
-        case OpKind::Broadcast:
-          return ncclBroadcast(in, out, whole, type, e.root, comm, stream);
-        case OpKind::Reduce:
-          return ncclReduce(in, out, whole, type, ncclSum, e.root, comm, stream);
-        case OpKind::Gather:
-        case OpKind::Scatter:
-        case OpKind::AllToAll: {
-          Grouped grouped;
-          for (std::size_t m = 0; m < e.ranks.size(); ++m) {
-            const auto peer = static_cast<int>(m);
-            const bool to_peer =
-                e.kind == OpKind::AllToAll ||
-                (e.kind == OpKind::Gather ? m == static_cast<std::size_t>(e.root) : root);
-            const bool from_peer =
-                e.kind == OpKind::AllToAll ||
-                (e.kind == OpKind::Gather ? root : m == static_cast<std::size_t>(e.root));
-            if (to_peer)
-              grouped.add(ncclSend(e.kind == OpKind::Gather ? in : at(in, m), part, type, peer,
-                                   comm, stream));
-            if (from_peer)
-              grouped.add(ncclRecv(e.kind == OpKind::Scatter ? out : at(out, m), part, type, peer,
-                                   comm, stream));
-          }
-          return grouped.end();
-        }
-        case OpKind::Send: {  // round the ring
-          Grouped grouped;
-          const std::size_t next = (me + 1) % e.ranks.size();
-          const std::size_t last = (me + e.ranks.size() - 1) % e.ranks.size();
-          grouped.add(ncclSend(in, whole, type, static_cast<int>(next), comm, stream));
-          grouped.add(ncclRecv(out, whole, type, static_cast<int>(last), comm, stream));
-          return grouped.end();
-        }
-        default:
-          return ncclInvalidArgument;
-      }
-    });
+    call(comm, [&] { return issue(made, comm, streams_.stream(e.lanes[me])); });
     finish(done);
   }
   void send(Lane from, std::int32_t to_rank, std::uint64_t, std::span<const std::byte> data,
@@ -190,22 +148,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  // Calls that NCCL takes as one.
-  class Grouped {
-   public:
-    Grouped() : first_(ncclGroupStart()) {}
-    void add(ncclResult_t result) {
-      if (good(first_)) first_ = result;
-    }
-    ncclResult_t end() {
-      add(ncclGroupEnd());
-      return first_;
-    }
-
-   private:
-    ncclResult_t first_;
-  };
-
   static std::int64_t free_bytes() {
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
@@ -324,11 +266,13 @@ class NcclCommunicator final : public Communicator {
   }
 
   // What NCCL connects and allocates when it is first asked, it does before step 0 and before the
-  // arenas are there, in one order everywhere: a byte over every edge, and over every group what
-  // its collectives choose for a small and for the largest array.
+  // arenas are there, in one order everywhere: a byte over every edge; over every group sums,
+  // shards and gathers, as it chooses them for a small and for the largest array; and of what else
+  // the steps will exchange the smallest.
   void connect_all(const NcclOptions& options) {
     const auto largest =
         static_cast<std::size_t>(std::max<std::int64_t>(options.largest_elements, processes_));
+    const auto room = std::max(largest, 2 * static_cast<std::size_t>(processes_));
     void* array = nullptr;
     cudaStream_t stream = nullptr;
     const auto checked = [&](cudaError_t error, const char* what) {
@@ -337,7 +281,7 @@ class NcclCommunicator final : public Communicator {
                 cudaGetErrorString(error));
       return false;
     };
-    if (!checked(cudaMalloc(&array, sizeof(float) * largest), "cudaMalloc") ||
+    if (!checked(cudaMalloc(&array, sizeof(float) * room), "cudaMalloc") ||
         !checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate"))
       return;
     for (const auto& round : rounds_) {
@@ -351,22 +295,44 @@ class NcclCommunicator final : public Communicator {
         });
       }
     }
-    for (const auto& group : options.groups->of) {
-      const GroupInstances::Place place = group[static_cast<std::size_t>(process_)];
-      if (place.instance < 0) continue;
+    auto* const begin = static_cast<std::byte*>(array);
+    // In place where that is possible.
+    const auto meet = [&](std::int32_t group, OpKind kind, bool apart, std::size_t part) {
+      const GroupInstances& groups = *options.groups;
+      const GroupInstances::Place place =
+          groups.of[static_cast<std::size_t>(group)][static_cast<std::size_t>(process_)];
+      if (place.instance < 0) return;
       const auto instance = static_cast<std::size_t>(place.instance);
+      const std::size_t members = groups.ranks[instance].size();
+      const bool two = kind == OpKind::Send || kind == OpKind::AllToAll || kind == OpKind::Gather ||
+                       kind == OpKind::Scatter;
       const ncclComm_t comm = of_instance_[instance];
-      const std::size_t members = options.groups->ranks[instance].size(), part = largest / members;
-      auto* const own = static_cast<float*>(array) + static_cast<std::size_t>(place.member) * part;
-      for (const std::size_t count : {std::size_t{1}, part * members}) {
-        call(comm, [&] {
-          return ncclAllReduce(array, array, count, ncclFloat32, ncclSum, comm, stream);
-        });
+      const NcclCollective made{
+          .kind = kind,
+          .type = ncclFloat32,
+          .part = part,
+          .whole = part * members,
+          .pitch = static_cast<std::int64_t>(sizeof(float) * part),
+          .apart = apart,
+          .members = static_cast<int>(members),
+          .me = place.member,
+          .in = begin,
+          .out = two ? begin + sizeof(float) * part * members : begin,
+      };
+      call(comm, [&] { return issue(made, comm, stream); });
+    };
+    for (std::int32_t g = 0; g < std::ssize(options.groups->of); ++g) {
+      const GroupInstances::Place place =
+          options.groups->of[static_cast<std::size_t>(g)][static_cast<std::size_t>(process_)];
+      if (place.instance < 0) continue;
+      const std::size_t part =
+          largest / options.groups->ranks[static_cast<std::size_t>(place.instance)].size();
+      meet(g, OpKind::AllReduce, false, 1);
+      for (const OpKind kind : {OpKind::AllReduce, OpKind::ReduceScatter, OpKind::AllGather}) {
+        meet(g, kind, false, part);
       }
-      call(comm,
-           [&] { return ncclReduceScatter(array, own, part, ncclFloat32, ncclSum, comm, stream); });
-      call(comm, [&] { return ncclAllGather(own, array, part, ncclFloat32, comm, stream); });
     }
+    for (const Meeting& met : options.meetings) meet(met.group, met.kind, met.apart, 1);
     cudaError_t state = cudaErrorNotReady;
     while (state == cudaErrorNotReady && dog_.failure().empty()) {
       state = cudaStreamQuery(stream);

@@ -10,7 +10,7 @@
 #include "exec/backend/backend.h"
 #include "exec/backend/communicator.h"
 #include "exec/backend/gpu_facts.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/meetings.h"
 #include "schedules/base/result.h"
 
 namespace rehearse::exec {
@@ -38,6 +38,7 @@ struct NcclOptions {
   const GroupInstances* groups = nullptr;                    // who meets whom, over all ranks
   std::vector<std::pair<std::int32_t, std::int32_t>> edges;  // from a rank to a rank: transfers
   std::int64_t largest_elements = 0;                         // of what a group exchanges at a time
+  std::vector<Meeting> meetings;  // collectives that are to be connected, in this order
   // Gives process 0's bytes to every process (rendezvous of the id). Error: a partner is gone.
   std::function<Result<std::string>(const std::string& mine)> share;
 };
@@ -46,7 +47,7 @@ struct CudaModule {
   static constexpr const char* kName = "cuda";
   static constexpr const char* kMissing =
       "no backend for it here: install rehearse-cuda, or build where its toolkit and NCCL are";
-  static constexpr int kVersion = 7;
+  static constexpr int kVersion = 8;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;

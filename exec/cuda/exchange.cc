@@ -28,9 +28,11 @@ void perform(CudaDevice& device, Lane l, const Exchange& e) {
   const std::size_t members = e.contributions.size();
   const std::int64_t part = e.elements / static_cast<std::int64_t>(members);
   const std::int64_t element = exec::bytes_of(e.type), bytes = part * element;
+  const std::int64_t pitch = e.pitch > 0 ? e.pitch : part;  // elements
   const auto in = [&](std::size_t m) { return static_cast<std::byte*>(e.contributions[m].in); };
   const auto out = [&](std::size_t m) { return static_cast<std::byte*>(e.contributions[m].out); };
-  const auto at = [&](std::size_t m) { return static_cast<std::int64_t>(m) * bytes; };
+  const auto first = [&](std::size_t m) { return static_cast<std::int64_t>(m) * pitch; };
+  const auto at = [&](std::size_t m) { return first(m) * element; };
   const auto root = static_cast<std::size_t>(e.root);
   std::vector<void*> outs;
   switch (e.kind) {
@@ -43,7 +45,7 @@ void perform(CudaDevice& device, Lane l, const Exchange& e) {
     case OpKind::ReduceScatter:
       for (std::size_t m = 0; m < members; ++m) {
         outs.assign(1, out(m) == in(m) ? out(m) + at(m) : out(m));
-        reduce(device, l, e, static_cast<std::int64_t>(m) * part, part, outs);
+        reduce(device, l, e, first(m), part, outs);
       }
       return;
     case OpKind::AllGather:

@@ -56,6 +56,7 @@ Streams::TrackState& Streams::opened(Lane lane) {
   const int priority = computes ? lowest : highest;
   check(cudaStreamCreateWithPriority(&track.stream, cudaStreamNonBlocking, priority),
         "cudaStreamCreate");
+  if (track.stream == nullptr) return track;  // the error is kept
   check(cudaEventCreateWithFlags(&track.met, cudaEventDisableTiming), "cudaEventCreate");
   check(cudaStreamWaitEvent(track.stream, base_, 0), "cudaStreamWaitEvent");
   return track;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "exec/cpu/cpu_backend.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/meetings.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/payload.h"
 #include "schedules/scenario/mesh.h"
@@ -93,8 +93,9 @@ Result<Backend> RunDevice::make_backend(
 }
 
 Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
-    Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
+    Device& device, const Layout& layout, const Schedule& schedule, std::int32_t process,
     std::int32_t processes, std::function<Result<std::string>(const std::string&)> share) const {
+  const Plan& plan = layout.plan;
   if (plan.gpus() != processes) {
     return Error{"NCCL wants a process per rank: " + std::to_string(plan.gpus()) + " ranks in " +
                  std::to_string(processes) + " processes"};
@@ -106,6 +107,7 @@ Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
                                      .groups = &groups,
                                      .edges = transfer_edges(schedule, mesh),
                                      .largest_elements = largest_exchange(schedule),
+                                     .meetings = meetings(layout, schedule, groups),
                                      .share = std::move(share)});
 }
 

@@ -45,7 +45,7 @@ class RunDevice {
   // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes
   // that hold more than one rank, or a partner that does not come.
   Result<std::unique_ptr<Communicator>> make_nccl(
-      Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
+      Device& device, const Layout& layout, const Schedule& schedule, std::int32_t process,
       std::int32_t processes, std::function<Result<std::string>(const std::string&)> share) const;
 
  private:

@@ -128,8 +128,8 @@ Result<> TrainingRun::open_device() {
   backend_ = std::move(backend).value();
   if (device_.cuda() && all_.count() > 1) {
     Result<std::unique_ptr<Communicator>> nccl =
-        device_.make_nccl(*backend_.device, plan, schedule_, all_.number(), all_.count(),
-                          [this](const std::string& own) { return all_.share(own); });
+        device_.make_nccl(*backend_.device, Layout(scenario_.model, plan), schedule_, all_.number(),
+                          all_.count(), [this](const std::string& own) { return all_.share(own); });
     if (!nccl) return failed_here(options_.name + ": " + nccl.error().message);
     nccl_ = std::move(nccl).value();
   }

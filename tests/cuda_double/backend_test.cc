@@ -170,7 +170,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
         const auto place = groups.of[static_cast<std::size_t>(groups.group(GroupKind::Data))][1];
         const std::vector<Contribution> brought{{}, {array, array}};
         const std::vector<Lane> lanes{{}, {1, Stream::Dp}};
-        nccl.collective({.kind = OpKind::Broadcast,
+        nccl.collective({.kind = OpKind::AllGather,
                          .elements = 64,
                          .instance = place.instance,
                          .ranks = groups.ranks[static_cast<std::size_t>(place.instance)],
@@ -183,7 +183,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
   for (const Outcome& process : outcomes) {
     EXPECT_NE(process.error, "");
     named = named || (process.error.find("mismatch: rank") != std::string::npos &&
-                      process.error.find("Broadcast of 64") != std::string::npos);
+                      process.error.find("AllGather of 32") != std::string::npos);
   }
   EXPECT_TRUE(named) << outcomes[0].error << " | " << outcomes[1].error;
 }

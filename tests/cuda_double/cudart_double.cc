@@ -32,6 +32,8 @@ constexpr int kCapability = 9;
 constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs for itself
 std::atomic<size_t> allocated{0}, pooled{0};    // of what is allocated: freed, and kept by the pool
 std::atomic<bool> full{false};
+using rehearse::cuda_double::StreamFault;
+std::atomic<StreamFault> stream_fault{StreamFault::None};
 std::mutex sizes_mutex;
 std::map<const void*, size_t> sizes, pinned;  // of the device and of the host, by where they begin
 std::atomic<void*> planted_memory{nullptr};   // the next allocation's
@@ -226,6 +228,10 @@ void break_captures(int nth, CaptureFault fault) {
 
 void spend(double seconds) {
   spent += std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds));
+}
+
+void break_streams(StreamFault fault) {
+  stream_fault = fault;
 }
 
 void set_full(bool now) {
@@ -451,15 +457,16 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
-  cudaStreamCreateWithFlags(stream, flags);
-  (*stream)->priority = priority;
-  return cudaSuccess;
+  const cudaError_t made = cudaStreamCreateWithFlags(stream, flags);
+  if (made == cudaSuccess) (*stream)->priority = priority;
+  return made;
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   *priority = stream->priority;
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+  if (stream_fault == StreamFault::Create) return cudaErrorMemoryAllocation;
   *stream = new CUstream_st;
   const std::scoped_lock lock(streams_mutex);
   streams.push_back(*stream);
@@ -475,6 +482,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream_fault == StreamFault::Query) return cudaErrorIllegalAddress;
   const std::scoped_lock lock(stream->mutex);
   if (!stream->work.empty() || stream->busy) return cudaErrorNotReady;
   rehearse::cuda_double::host_waited(stream->timeline.record());

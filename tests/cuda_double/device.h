@@ -39,6 +39,12 @@ struct GraphCounts {
 };
 GraphCounts graphs();
 
+// Of NCCL's double: what the communicators of this thread have connected since it began.
+int connections();
+// Collectives, sends and receives of communicators that are not blocking, for each of which NCCL
+// begins a thread (2.23 to 2.30: group.cc), since the program began.
+int calls_in_threads();
+
 // Work that a stream holds before the host blocks in what it enqueues next; 1,024 as a GPU's does.
 void set_queue_depth(std::size_t depth);
 
@@ -52,6 +58,9 @@ void idle(bool now);
 // From now on every `nth` capture (from the first on) fails so; 0: none.
 enum class CaptureFault : std::uint8_t { Begin, Inside, End, Instantiate, Launch };
 void break_captures(int nth, CaptureFault fault = CaptureFault::End);
+// From now on streams cannot be made, or asked.
+enum class StreamFault : std::uint8_t { None, Create, Query };
+void break_streams(StreamFault fault);
 // No memory is left on the device: allocations fail.
 void set_full(bool now);
 // How many devices there are; 0: as on a machine without a driver (error 35).

@@ -120,6 +120,27 @@ TEST(NcclFailure, SaysThatSomebodyDoesNotConnect) {
   expect_said(outcomes[0], "cannot connect to the other processes: nothing goes on for 4 s");
 }
 
+// What a call of CUDA says is looked at, and said.
+TEST(NcclFailure, SaysWhatCudaSaysOfStreams) {
+  const Deadline deadline(60);
+  cuda_double::break_streams(cuda_double::StreamFault::Create);
+  const Result<Backend> made = cuda::make_backend({});
+  ASSERT_TRUE(made);
+  const Result<std::byte*> arena = made.value().device->allocate(0, 64);
+  cuda_double::break_streams(cuda_double::StreamFault::None);
+  ASSERT_FALSE(arena);
+  EXPECT_NE(arena.error().message.find("cudaStreamCreate: out of memory"), std::string::npos)
+      << arena.error().message;
+
+  Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
+  cuda_double::break_streams(cuda_double::StreamFault::Query);
+  const auto outcomes = train_with_nccl(p, {.timeout_s = kTimeout});
+  cuda_double::break_streams(cuda_double::StreamFault::None);
+  for (const Outcome& process : outcomes) {
+    expect_said(process, "cannot connect to the other processes: cudaStreamQuery: ");
+  }
+}
+
 // No abort helps: the host does not come back, and the watchdog ends the process, here the test's
 // wait.
 TEST(Watchdog, EndsAHostThatDoesNotComeBack) {

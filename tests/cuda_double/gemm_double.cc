@@ -3,6 +3,7 @@
 // to bf16.
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "exec/cpu/kernels/table.h"
@@ -111,13 +112,16 @@ int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::in
   });
   return 0;
 }
-// As the epilogues: GELU of the sum in fp32, beside the rounded u that is kept.
+// As the epilogues: GELU of the sum in fp32, beside the rounded u that is kept. A tile is written
+// while others are still read: where y lies on what is read, the double spoils that.
 int Gemm::linear_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
                       const void* x, const void* w, const void* bias, void* u, void* y,
                       GemmWorkspace space) {
   if (t != Type::BFloat16) return cudaErrorNotSupported;
   cuda_double::enqueue(s, product(space, {x, w, bias}, {u, y}), [=] {
-    std::vector<float> out(static_cast<std::size_t>(m * n));
+    std::vector<float> out(static_cast<std::size_t>(m * n),
+                           std::numeric_limits<float>::quiet_NaN());
+    store(t, out, y);
     kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
                      floats(t, bias, n).data(), out.data());
     store(t, out, u);

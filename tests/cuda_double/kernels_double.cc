@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // exec/cuda/calls/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
-// meaning (in fp32) when its stream gets there.
+// meaning and type when its stream gets there.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "exec/cpu/kernels/table.h"
 #include "exec/cpu/optimizer.h"
@@ -15,28 +16,26 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-const float* f(const void* data) {
-  return static_cast<const float*>(data);
-}
-float* f(void* data) {
-  return static_cast<float*>(data);
-}
-
 using cuda_double::Touched;
 
+// Calls work(kernels of the type).
 template <class Work>
 int run(Stream stream, Type type, Touched touched, Work work) {
-  if (type != Type::Float32) {
-    // Asked to, they take their turn and compute nothing: for `calibrate`, which only takes times.
-    static const bool idle = std::getenv("REHEARSE_DOUBLE_IDLES_IN_BF16") != nullptr;
-    return idle ? cuda_double::enqueue(stream, [] {}) : cudaErrorNotSupported;
+  // Asked to, they take their turn and compute nothing: for `calibrate`, which only takes times.
+  static const bool idle = std::getenv("REHEARSE_DOUBLE_IDLES_IN_BF16") != nullptr;
+  if (type == Type::Float32) {
+    return cuda_double::enqueue(stream, std::move(touched), [=] { work(kernels().of<float>()); });
   }
-  return cuda_double::enqueue(stream, std::move(touched), std::move(work));
+  if (idle) return cuda_double::enqueue(stream, [] {});
+  return cuda_double::enqueue(stream, std::move(touched), [=] { work(kernels().of<BFloat16>()); });
 }
+// Of a kernel that knows no elements.
 template <class Work>
 int run(Stream stream, Touched touched, Work work) {
-  return run(stream, Type::Float32, std::move(touched), std::move(work));
+  return cuda_double::enqueue(stream, std::move(touched), std::move(work));
 }
+template <class Table>
+using ElementOf = typename std::remove_cvref_t<Table>::Element;
 template <class... Arguments>
 Touched touched(const char* by, const Arguments&... arguments) {
   return Touched::arguments(by, arguments...);
@@ -45,21 +44,22 @@ Touched touched(const char* by, const Arguments&... arguments) {
 
 // One pass writes a row's norm before it reads other rows of the sum: where the norm lies over what
 // is summed, the double spoils that, as a device may.
-template <class... Arguments>
+template <class E, class... Arguments>
 void spoil(const Arguments&...) {}
+template <class E>
 void spoil(const SumNorm& n) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::fill_n(f(n.out), n.rows * n.h, nan);
+  std::fill_n(static_cast<E*>(n.out), n.rows * n.h, E(nan));
   std::fill_n(n.statistics, n.rows, nan);
 }
 
 #define COMPOSED(name, parameters, arguments)
-#define KERNEL(name, parameters, arguments)                  \
-  int name(Stream s, Type t, SPREAD parameters) {            \
-    return run(s, t, touched(#name, SPREAD arguments), [=] { \
-      spoil(SPREAD arguments);                               \
-      call_kernel(kernels().name, SPREAD arguments);         \
-    });                                                      \
+#define KERNEL(name, parameters, arguments)                                   \
+  int name(Stream s, Type t, SPREAD parameters) {                             \
+    return run(s, t, touched(#name, SPREAD arguments), [=](const auto& all) { \
+      spoil<ElementOf<decltype(all)>>(SPREAD arguments);                      \
+      call_kernel(all.name, SPREAD arguments);                                \
+    });                                                                       \
   }
 #include "exec/backend/kernel_rows.inc"
 
@@ -76,9 +76,9 @@ int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, con
   return run(s, t,
              touched("layer norm backward", dy, x, statistics, weight, residual, dx, d_weight,
                      d_bias, scratch),
-             [=] {
-               call_kernel(kernels().layer_norm_backward, rows, h, dy, x, statistics, weight,
-                           residual, dx, d_weight, d_bias);
+             [=](const auto& all) {
+               call_kernel(all.layer_norm_backward, rows, h, dy, x, statistics, weight, residual,
+                           dx, d_weight, d_bias);
              });
 }
 int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
@@ -88,8 +88,8 @@ int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const
   return run(
       s, t,
       touched("rms norm backward", dy, x, statistics, weight, residual, dx, d_weight, scratch),
-      [=] {
-        call_kernel(kernels().rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
+      [=](const auto& all) {
+        call_kernel(all.rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
                     residual, dx, d_weight);
       });
 }
@@ -99,25 +99,25 @@ int strided_norm_backward(Stream s, Type t, const StridedNorm& shape, const void
   return run(
       s, t,
       touched("strided norm backward", dy, x, statistics, sums, weight, dx, d_weight, scratch),
-      [=] {
-        call_kernel(kernels().strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
+      [=](const auto& all) {
+        call_kernel(all.strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
                     d_weight);
       });
 }
 int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void* scratch) {
   return run(s, t, touched("add column sums", y, sums, scratch),
-             [=] { kernels().add_column_sums(rows, cols, f(y), sums); });
+             [=](const auto& all) { call_kernel(all.add_column_sums, rows, cols, y, sums); });
 }
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse,
               AttentionEngine) {
   return run(s, t, touched("attention", qkv, o, lse),
-             [=] { kernels().attention(shape, f(qkv), f(o), lse); });
+             [=](const auto& all) { call_kernel(all.attention, shape, qkv, o, lse); });
 }
 int attention_part(Stream s, Type t, const AttentionPart& part, const void* qkv, const void* kv,
                    float* sum, float* lse, AttentionEngine) {
   return run(s, t, touched("attention part", qkv, kv, sum, lse),
-             [=] { kernels().attention_part(part, f(qkv), f(kv), sum, lse); });
+             [=](const auto& all) { call_kernel(all.attention_part, part, qkv, kv, sum, lse); });
 }
 std::int64_t attention_backward_scratch(Type, const AttentionShape&) {
   return 4;
@@ -128,17 +128,19 @@ std::int64_t attention_part_backward_scratch(Type, const AttentionPart&) {
 int attention_part_backward(Stream s, Type t, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
                             float* dq, float* dkv, float* delta, void* scratch, AttentionEngine) {
-  return run(
-      s, t, touched("attention part backward", d_o, qkv, kv, o, lse, dq, dkv, delta, scratch), [=] {
-        kernels().attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
-      });
+  return run(s, t,
+             touched("attention part backward", d_o, qkv, kv, o, lse, dq, dkv, delta, scratch),
+             [=](const auto& all) {
+               call_kernel(all.attention_part_backward, part, d_o, qkv, kv, o, lse, dq, dkv, delta);
+             });
 }
 int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
                        void* scratch, AttentionEngine) {
-  return run(s, t, touched("attention backward", d_o, qkv, o, lse, dqkv, delta, scratch), [=] {
-    kernels().attention_backward(shape, f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
-  });
+  return run(s, t, touched("attention backward", d_o, qkv, o, lse, dqkv, delta, scratch),
+             [=](const auto& all) {
+               call_kernel(all.attention_backward, shape, d_o, qkv, o, lse, dqkv, delta);
+             });
 }
 // embed_backward sorts
 std::int64_t sort_tokens_scratch(std::int64_t) {
@@ -151,15 +153,16 @@ int sort_tokens(Stream, std::int64_t, const std::int32_t*, const VocabularyShape
 int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
                    const void* dy, const VocabularyShape& shape, const std::int32_t* order,
                    float* d_table) {
-  return run(s, t, touched("embed backward", ids, dy, order, d_table), [=] {
-    kernels().embed_backward(tokens, h, ids, f(dy), shape, const_cast<std::int32_t*>(order),
-                             d_table);
+  return run(s, t, touched("embed backward", ids, dy, order, d_table), [=](const auto& all) {
+    call_kernel(all.embed_backward, tokens, h, ids, dy, shape, const_cast<std::int32_t*>(order),
+                d_table);
   });
 }
 int add_router_bias(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* bias,
                     float* y) {
-  return run(s, t, touched("add router bias", bias, y), [=] {
-    for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += f(bias)[i % cols];
+  return run(s, t, touched("add router bias", bias, y), [=](const auto& all) {
+    const auto* added = static_cast<const ElementOf<decltype(all)>*>(bias);
+    for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += float{added[i % cols]};
   });
 }
 std::int64_t sort_copies_scratch(const CopiesShape&) {
@@ -206,8 +209,8 @@ int sort_rows(Stream s, const ArrivedShape& shape, const std::int32_t* begins, s
 }
 int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t first,
                   std::int64_t sequence, const void* x, const void* positions, void* out) {
-  return run(s, t, touched("add positions", x, positions, out), [=] {
-    kernels().add_positions(tokens, h, first, sequence, f(x), f(positions), f(out));
+  return run(s, t, touched("add positions", x, positions, out), [=](const auto& all) {
+    call_kernel(all.add_positions, tokens, h, first, sequence, x, positions, out);
   });
 }
 
@@ -255,6 +258,16 @@ AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, d
           static_cast<float>(epsilon),
           static_cast<float>(1 - rate * decay)};
 }
+// A parameter that is not its own master is bf16.
+Type type_of(const void* parameters) {
+  return parameters == nullptr ? Type::Float32 : Type::BFloat16;
+}
+template <class E>
+void round_to(const Piece& piece, const float* master, void* parameters) {
+  if (parameters == nullptr) return;
+  auto* to = static_cast<E*>(parameters);
+  for (std::int64_t i = piece.begin; i < piece.begin + piece.count; ++i) to[i] = E(master[i]);
+}
 int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces,
           const float* gradients, const float* scale, float* master, float* m, float* v,
           void* parameters) {
@@ -265,7 +278,7 @@ int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces
     all.reads(gradients + at, bytes).writes(master + at, bytes);
     all.writes(m + at, bytes).writes(v + at, bytes);
   }
-  return run(s, parameters == nullptr ? Type::Float32 : Type::BFloat16, std::move(all), [=] {
+  return run(s, type_of(parameters), std::move(all), [=](const auto& typed) {
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
       kernels().adamw(pieces[k].count,
@@ -279,6 +292,7 @@ int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces
                        .root = c.root,
                        .epsilon = c.epsilon},
                       gradients + at, master + at, m + at, v + at);
+      round_to<ElementOf<decltype(typed)>>(pieces[k], master, parameters);
     }
   });
 }
@@ -295,7 +309,7 @@ int lion(Stream s, const Lion& c, const Piece* pieces, std::int64_t num_pieces,
     const std::int64_t at = pieces[k].begin, bytes = 4 * std::int64_t{pieces[k].count};
     all.reads(gradients + at, bytes).writes(master + at, bytes).writes(m + at, bytes);
   }
-  return run(s, parameters == nullptr ? Type::Float32 : Type::BFloat16, std::move(all), [=] {
+  return run(s, type_of(parameters), std::move(all), [=](const auto& typed) {
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
       kernels().lion(pieces[k].count,
@@ -307,19 +321,27 @@ int lion(Stream s, const Lion& c, const Piece* pieces, std::int64_t num_pieces,
                       .keep = pieces[k].decays != 0 ? c.keep : 1.0F,
                       .size = c.size},
                      gradients + at, master + at, m + at);
+      round_to<ElementOf<decltype(typed)>>(pieces[k], master, parameters);
     }
   });
 }
 
 int cast(Stream s, Type from, Type to, std::int64_t count, const void* in, void* out) {
-  if (from != to) return run(s, Type::BFloat16, touched("cast", in, out), [] {});
-  return run(s, from, touched("cast", in, out),
-             [=] { std::memmove(out, in, static_cast<std::size_t>(4 * count)); });
+  return run(s, from, touched("cast", in, out), [=](const auto& all) {
+    const auto* values = static_cast<const ElementOf<decltype(all)>*>(in);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (to == Type::Float32) {
+        static_cast<float*>(out)[i] = float{values[i]};
+      } else {
+        static_cast<BFloat16*>(out)[i] = BFloat16(values[i]);
+      }
+    }
+  });
 }
 int to_double(Stream s, const float* in, double* out) {
   return run(s, touched("to double", in, out), [=] { *out = static_cast<double>(*in); });
 }
-// Only bf16 is compared, of which there is none here.
+// Both engines of attention are the CPU's kernel.
 int largest_difference(Stream s, Type, std::int64_t, std::int64_t, std::int64_t, const void*,
                        const void*, float* out) {
   return run(s, touched("largest difference", out), [=] { out[0] = out[1] = 0; });
@@ -327,19 +349,24 @@ int largest_difference(Stream s, Type, std::int64_t, std::int64_t, std::int64_t,
 int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count,
                   std::span<const void* const> in, std::span<void* const> out) {
   Touched all("reduce");
-  for (const void* from : in) all.reads(from, 4 * count);
-  for (void* to : out) all.writes(to, 4 * count);
-  return run(
-      s, t, std::move(all),
-      [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
-        for (std::int64_t i = 0; i < count; ++i) {
-          float sum = f(in[0])[i];
-          for (std::size_t k = 1; k < in.size(); ++k) {
-            sum = reduction == Reduction::Sum ? sum + f(in[k])[i] : std::max(sum, f(in[k])[i]);
-          }
-          for (void* to : out) f(to)[i] = sum;
-        }
-      });
+  for (const void* from : in) all.reads(from, bytes_of(t) * count);
+  for (void* to : out) all.writes(to, bytes_of(t) * count);
+  return run(s, t, std::move(all),
+             [=, in = std::vector(in.begin(), in.end()),
+              out = std::vector(out.begin(), out.end())](const auto& typed) {
+               using E = ElementOf<decltype(typed)>;
+               const auto value = [&](std::size_t k, std::int64_t i) {
+                 return float{static_cast<const E*>(in[k])[i]};
+               };
+               for (std::int64_t i = 0; i < count; ++i) {
+                 float sum = value(0, i);
+                 for (std::size_t k = 1; k < in.size(); ++k) {
+                   sum =
+                       reduction == Reduction::Sum ? sum + value(k, i) : std::max(sum, value(k, i));
+                 }
+                 for (void* to : out) static_cast<E*>(to)[i] = E(sum);
+               }
+             });
 }
 int reduce_doubles(Stream s, std::int64_t count, std::span<const double* const> in,
                    std::span<double* const> out) {

@@ -4,6 +4,9 @@
 // hang is found here: calls that do not match are an error that names both. What it answers with an
 // illegal address, arrays that no kernel reaches, is refused.
 //
+// A group of collectives is one kernel, as a group of sends and receives is: nobody has a result
+// before all have brought everything. What a kind of collective connects is its own.
+//
 // A non-blocking communicator is under way after a call as NCCL 2.28.9's is: what is asked of it
 // meanwhile is an invalid argument (init.cc, ncclCommEnsureReady), and ncclCommSplit returns
 // success before it has split (the same file: it drops the ncclInProgress of its group).
@@ -19,6 +22,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -47,6 +51,11 @@ constexpr auto kBegin = std::chrono::milliseconds(2);
 
 std::int64_t element_bytes(ncclDataType_t type) {
   return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclInt8 ? 1 : 2;
+}
+
+exec::ElementType element_of(ncclDataType_t type) {
+  using enum exec::ElementType;
+  return type == ncclFloat64 ? Float64 : type == ncclBfloat16 ? BFloat16 : Float32;
 }
 
 // What a rank calls, as it stands before its data in a file.
@@ -116,14 +125,19 @@ struct Ends {
   std::vector<std::string> others;
 };
 
-// A send posts its message and waits until it has been taken; a receive takes one.
+// A send posts its message and waits until it has been taken; a receive takes one. A collective
+// posts what its member brings, takes what all bring, and has its result in the end.
 struct Pending {
   ncclComm_t comm;
   Ends ends;
   std::function<void()> post, take, wait;
   cudaStream_t stream;
   Touched touched;
+  std::int64_t collective = -1;  // its number; -1: it is none
 };
+
+thread_local int connected_ends = 0;
+std::atomic<int> threaded_calls{0};
 
 }  // namespace
 
@@ -131,6 +145,7 @@ struct ncclComm {
   std::string prefix;  // of its files
   int size = 1, rank = 0;
   std::int64_t collectives = 0, splits = 0;
+  std::int64_t kept = 0;  // the first collective whose file is still there; by its kernels
   std::map<int, std::int64_t> sent, received;  // messages, by peer
   std::atomic<bool> aborted{false};
   std::mutex mutex;
@@ -174,6 +189,7 @@ struct ncclComm {
     std::vector<std::string> awaited;
     for (const Ends& ends : all) {
       if (!connected.insert(ends.mine).second) continue;
+      ++connected_ends;
       post(ends.mine, nullptr, 0, nullptr, 0);
       awaited.insert(awaited.end(), ends.others.begin(), ends.others.end());
     }
@@ -212,24 +228,28 @@ struct ncclComm {
   std::string collective_of(std::int64_t number, int member) const {
     return prefix + "c" + std::to_string(number) + "_" + std::to_string(member);
   }
+  // Everybody has begun with collective `number`: nobody reads what came before its kernel.
+  void forget_before(std::int64_t number) {
+    for (; kept < number; ++kept) std::filesystem::remove(collective_of(kept, rank));
+  }
 };
 
 namespace {
 
-// Every member reads what all bring and computes its own part.
-void perform(ncclComm& comm, std::int64_t number, const Header& mine, const void* in, void* out) {
-  post(comm.collective_of(number, comm.rank), &mine, sizeof mine, in, mine.bytes_in(comm.size));
+// Every member reads what all bring and computes its own part; empty: it has failed.
+Bytes result_of(ncclComm& comm, std::int64_t number, const Header& mine) {
   std::vector<Bytes> brought, results;
   for (int m = 0; m < comm.size; ++m) {
     const std::string path = comm.collective_of(number, m);
-    if (!comm.wait([&] { return there(path); })) return;
+    if (!comm.wait([&] { return there(path); })) return {};
     brought.push_back(contents(path));
     Header theirs;
     std::memcpy(&theirs, brought.back().data(), sizeof theirs);
     if (!mine.same(theirs)) {
-      return comm.fail("collective " + std::to_string(number) + " mismatch: rank " +
-                       std::to_string(comm.rank) + " calls " + mine.text() + ", rank " +
-                       std::to_string(m) + " " + theirs.text());
+      comm.fail("collective " + std::to_string(number) + " mismatch: rank " +
+                std::to_string(comm.rank) + " calls " + mine.text() + ", rank " +
+                std::to_string(m) + " " + theirs.text());
+      return {};
     }
     results.emplace_back(mine.bytes_out(comm.size));
   }
@@ -237,56 +257,33 @@ void perform(ncclComm& comm, std::int64_t number, const Header& mine, const void
   for (std::size_t m = 0; m < brought.size(); ++m) {
     members.push_back({brought[m].data() + sizeof mine, results[m].data()});
   }
-  exec::perform(
-      {.kind = mine.kind,
-       .type = mine.type == ncclFloat64 ? exec::ElementType::Float64 : exec::ElementType::Float32,
-       .maximum = mine.maximum != 0,
-       .elements = mine.count * (mine.parted() ? comm.size : 1),
-       .root = mine.root,
-       .contributions = members});
-  const Bytes& result = results[static_cast<std::size_t>(comm.rank)];
-  if (mine.kind != OpKind::Reduce || mine.root == comm.rank) {
-    std::memcpy(out, result.data(), result.size());
-  }
-  // All have come this far: nobody reads the files before.
-  if (number > 0) std::filesystem::remove(comm.collective_of(number - 1, comm.rank));
-}
-
-ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call, const void* in,
-                        void* out) {
-  if (comm->aborted) return ncclInvalidUsage;
-  if (comm->ready() != ncclSuccess) return comm->ready();
-  if (!can_reach(in, call.bytes_in(comm->size)) || !can_reach(out, call.bytes_out(comm->size))) {
-    return ncclInvalidArgument;
-  }
-  Ends ends{comm->prefix + "k" + std::to_string(comm->rank), {}};
-  for (int m = 0; m < comm->size; ++m)
-    ends.others.push_back(comm->prefix + "k" + std::to_string(m));
-  const ncclResult_t connected = comm->connect({ends});
-  if (connected != ncclSuccess && connected != ncclInProgress) return connected;
-  const std::int64_t number = comm->collectives++;
-  Touched touched("collective");
-  touched.reads(in, static_cast<std::int64_t>(call.bytes_in(comm->size)));
-  touched.writes(out, static_cast<std::int64_t>(call.bytes_out(comm->size)));
-  comm->launch(stream, std::move(touched), [=] { perform(*comm, number, call, in, out); });
-  return comm->call();
+  exec::perform({.kind = mine.kind,
+                 .type = element_of(mine.type),
+                 .maximum = mine.maximum != 0,
+                 .elements = mine.count * (mine.parted() ? comm.size : 1),
+                 .root = mine.root,
+                 .contributions = members});
+  return results[static_cast<std::size_t>(comm.rank)];
 }
 
 // One piece of work: all are posted, all messages taken, before any is waited for.
 ncclResult_t launch(std::vector<Pending> all) {
   const ncclComm_t comm = all.front().comm;
   const cudaStream_t stream = all.front().stream;
-  Touched touched("sends and receives");
+  const std::int64_t first = all.front().collective;
+  Touched touched(first < 0 ? "sends and receives" : "collective");
   std::vector<Ends> ends;
   for (const Pending& p : all) {
     touched.all.insert(touched.all.end(), p.touched.all.begin(), p.touched.all.end());
     ends.push_back(p.ends);
   }
+  if (!comm->blocking) ++threaded_calls;
   const ncclResult_t connected = comm->connect(ends);
   if (connected != ncclSuccess && connected != ncclInProgress) return connected;
-  comm->launch(stream, std::move(touched), [all = std::move(all)] {
+  comm->launch(stream, std::move(touched), [comm, first, all = std::move(all)] {
     for (const Pending& p : all) p.post();
     for (const Pending& p : all) p.take();
+    if (!comm->aborted && !comm->failed()) comm->forget_before(first);
     for (const Pending& p : all) p.wait();
   });
   return comm->call();
@@ -298,6 +295,38 @@ ncclResult_t exchange(Pending pending) {
     return ncclSuccess;
   }
   return launch({std::move(pending)});
+}
+
+ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call, const void* in,
+                        void* out) {
+  if (comm->aborted) return ncclInvalidUsage;
+  if (comm->ready() != ncclSuccess) return comm->ready();
+  if (!can_reach(in, call.bytes_in(comm->size)) || !can_reach(out, call.bytes_out(comm->size))) {
+    return ncclInvalidArgument;
+  }
+  const std::string connection = comm->prefix + "k" + call.text().substr(0, call.text().find(' '));
+  Ends ends{connection + std::to_string(comm->rank), {}};
+  for (int m = 0; m < comm->size; ++m) ends.others.push_back(connection + std::to_string(m));
+  const std::int64_t number = comm->collectives++;
+  const bool root = call.root == comm->rank;
+  Touched touched("collective");
+  if (call.kind != OpKind::Broadcast || root)
+    touched.reads(in, static_cast<std::int64_t>(call.bytes_in(comm->size)));
+  if (call.kind != OpKind::Reduce || root)
+    touched.writes(out, static_cast<std::int64_t>(call.bytes_out(comm->size)));
+  const auto result = std::make_shared<Bytes>();
+  return exchange({comm,
+                   ends,
+                   [=] {
+                     post(comm->collective_of(number, comm->rank), &call, sizeof call, in,
+                          call.bytes_in(comm->size));
+                   },
+                   [=] { *result = result_of(*comm, number, call); },
+                   [=] {
+                     if (call.kind == OpKind::Reduce && !root) return;
+                     if (!result->empty()) std::memcpy(out, result->data(), result->size());
+                   },
+                   stream, touched, number});
 }
 
 bool blocking(const ncclConfig_t* config) {
@@ -503,3 +532,10 @@ ncclResult_t ncclGroupEnd() {
 }
 
 }  // extern "C"
+
+int rehearse::cuda_double::calls_in_threads() {
+  return threaded_calls;
+}
+int rehearse::cuda_double::connections() {
+  return connected_ends;
+}

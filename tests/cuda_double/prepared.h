@@ -2,6 +2,8 @@
 // A layout's scenario, lowered, and its training on the CUDA backend that was linked.
 #pragma once
 
+#include <functional>
+
 #include "exec/cuda/make.h"
 #include "schedules/ir/listing.h"
 #include "tests/cuda_double/device.h"
@@ -31,17 +33,19 @@ inline Prepared prepare(Family family, const Keys& keys) {
 
 // REQUIRES: `p` outlives the backend.
 inline CudaOptions cuda_options(const Prepared& p, double timeout_s = 120) {
-  return {.type = ElementType::Float32, .timeout_s = timeout_s, .label = [&p](OpId op) {
-            return op_label(p.schedule, op);
-          }};
+  return {.type = element_of(p.plan.precision.compute),
+          .timeout_s = timeout_s,
+          .label = [&p](OpId op) { return op_label(p.schedule, op); }};
 }
 
-// All ranks in this process.
-inline Trained train_prepared(Prepared& p, const CudaOptions& options) {
+// All ranks in this process. wrap: what the backend becomes before it is used.
+inline Trained train_prepared(Prepared& p, const CudaOptions& options,
+                              const std::function<Backend(Backend)>& wrap = nullptr) {
   Trained out;
   const TrainOptions& train_options = p.scenario.train;
   Result<Backend> backend = cuda::make_backend(options);
   EXPECT_TRUE(backend) << backend.error().message;
+  if (wrap) backend = wrap(std::move(backend).value());
   const auto made =
       Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(), {});
   EXPECT_TRUE(made) << made.error().message;

@@ -48,7 +48,8 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
       NcclOptions options{.process = r,
                           .processes = mesh.ranks(),
                           .groups = &groups,
-                          .edges = transfer_edges(p.schedule, mesh)};
+                          .edges = transfer_edges(p.schedule, mesh),
+                          .meetings = meetings({p.scenario.model, p.plan}, p.schedule, groups)};
       options.share = [&](const std::string& mine) -> Result<std::string> {
         std::unique_lock lock(shared.mutex);
         if (r == 0) {

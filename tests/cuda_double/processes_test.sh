@@ -53,9 +53,16 @@ layout() {  # layout PROCESSES PLAN_KEYS...; `of`: writes the scenario
 }
 layout 2 pipeline_parallel=2 schedule=1f1b
 grep -Eq '"count": [1-9]' "$work/one.json" && grep -q '"context_bytes": 314572800' "$work/one.json" || fail "what is not the executor's is not the double's context"
-layout 2 tensor_parallel=2 sequence_parallel=true
 layout 4 data_parallel=2 pipeline_parallel=2 zero_stage=1 schedule=zb_h1
 layout 4 context_parallel=2 data_parallel=2 zero_stage=3
+# Products in pieces: the numbers of whole ones (the double's products are the CPU's), and the program that is predicted.
+layout 2 tensor_parallel=2 sequence_parallel=true
+whole=$(losses "$work/many.json")
+layout 2 tensor_parallel=2 sequence_parallel=true overlap.tensor_parallel=true
+[ "$(losses "$work/many.json")" = "$whole" ] || fail "products in pieces: other numbers than whole ones"
+"$rehearse" run "$work/s.json" --device cuda --set plan.precision=fp32 --set plan.tensor_parallel=2 --set plan.sequence_parallel=true \
+  --set plan.overlap.tensor_parallel=true --dry-run --json >"$work/dry.json" 2>"$work/err" || fail "pieces are not predicted: $(cat "$work/err")"
+[ "$(key "$work/dry.json" schedule_hash)" = "$(key "$work/many.json" schedule_hash)" ] || fail "products in pieces: another program is predicted"
 of=experts layout 2 data_parallel=2 expert_parallel=2
 of=experts layout 4 data_parallel=2 pipeline_parallel=2 expert_parallel=2 zero_stage=1 schedule=zb_h1
 of=experts layout 2 data_parallel=2 expert_parallel=2 expert_dispatch=all_gather

@@ -32,6 +32,12 @@ has "SIGKILL for one in a step: the other ends after [0-9]+ s, exit 3: rehearse:
 programme PYTHON=python3 PARTS='^overlap_(apart|shared|pairs_apart|pairs)$' -- experts
 has "a shared expert beside its dispatch: .* losses and norms target equal: reached"
 has "pairs of a forward and a backward: .* losses and norms target equal: reached"
+# Between ranks of one process, and as if there were two GPUs.
+programme PYTHON=python3 GPUS=1 PARTS='^pieces_(whole|cut)$' -- experts
+has "products in pieces beside their collectives, ranks of one process: .* losses and norms target equal: reached"
+programme PYTHON=python3 GPUS=2 PARTS='^(nccl_)?pieces(_.*)?$' -- experts
+has "products in pieces beside their collectives, two GPUs over NCCL: .* losses and norms target equal: reached"
+has "products in pieces over NCCL, a process per rank, against the CPU: losses .*reached"
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
 programme PYTHON=python3 PARTS='^(calibrate|.*_124m(-8)?)$' -- predict
 has "^\| 124m \| .* B \| yes"

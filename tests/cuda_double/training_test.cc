@@ -28,9 +28,7 @@ Trained train_emulated(Family family, Keys keys, const std::string& precision,
   keys.push_back("precision=\"" + precision + "\"");
   Prepared p = prepare(family, keys);
   p.scenario.train.steps = num_steps;
-  CudaOptions options = cuda_options(p, 120);
-  if (precision == "bf16") options.type = ElementType::BFloat16;
-  return train_prepared(p, options);
+  return train_prepared(p, cuda_options(p, 120));
 }
 
 // fp32: the CPU's losses and norms within 1e-5. bf16: parameters and activations of 8 bits of

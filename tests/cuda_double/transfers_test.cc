@@ -95,6 +95,31 @@ TEST(TransferTracks, ReceivesArePostedByNeedAndHoldUpNoSend) {
   EXPECT_GT(receives, 0);
 }
 
+// What NCCL connects it takes memory for, and a host that connects in a step is late.
+TEST(NcclDouble, ConnectsBeforeTheFirstStep) {
+  for (const Keys& keys :
+       {Keys{"data_parallel=2", "data_parallel_algorithm=parameter_server", "global_batch=2"},
+        Keys{"data_parallel=2", "zero_stage=3", "global_batch=2"},
+        Keys{"context_parallel=2", "global_batch=1"},
+        Keys{"context_parallel=2", "context_parallel_algorithm=all_to_all", "global_batch=1"},
+        Keys{"tensor_parallel=2", "sequence_parallel=true", "overlap.tensor_parallel=true",
+             "global_batch=1"},
+        Keys{"pipeline_parallel=2", "schedule=zb_h1", "global_batch=2"}}) {
+    Prepared p = prepare(Family::Gpt2, keys);
+    p.scenario.train.steps = 2;
+    std::vector<int> connected;  // of process 0, before each step
+    const std::vector<Outcome> outcomes = train_with_nccl(
+        p, {.sabotage = [&](std::int32_t process, std::int64_t, Communicator&, Device&) {
+          if (process == 0) connected.push_back(cuda_double::connections());
+        }});
+    for (const Outcome& process : outcomes) EXPECT_EQ(process.error, "");
+    ASSERT_EQ(connected.size(), 2u);
+    EXPECT_EQ(cuda_double::calls_in_threads(), 0);
+    EXPECT_GT(connected.front(), 0);
+    EXPECT_EQ(connected.front(), connected.back()) << testing::PrintToString(keys);
+  }
+}
+
 TEST(CudaDouble, CommunicationGoesBeforeComputation) {
   Result<Backend> made = cuda::make_backend({});
   ASSERT_TRUE(made.value().device->allocate(0, 1));
