@@ -347,8 +347,8 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   return e2;
 }
 
-// From dqkv to the gradient of the first norm's output, which it returns, summed over tp. `Y1`: what
-// was gathered ahead of t.y1.
+// From dqkv to the gradient of the first norm's output, which it returns, summed over tp. `Y1`:
+// what was gathered ahead of t.y1.
 T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv, T Y1) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
