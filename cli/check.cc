@@ -50,13 +50,14 @@ struct Checked {
   // Of an order that can be bounded: by how much it takes longer than what none takes less than. A
   // file's, with F = I = W, in the memory that it needs; a planned one's, as it is reported.
   std::optional<double> above_bound;
-  std::string note;               // about the file, for stderr
+  std::string note;  // about the file, for stderr
 };
 
 // In the memory that the order itself needs. None: also where it lists recomputation, which costs
 // what no file says.
 std::optional<double> above_bound_of(const Schedule& order) {
-  const bool trains = std::ranges::any_of(order.ops, [](const Op& op) { return is_backward(op.kind); });
+  const bool trains =
+      std::ranges::any_of(order.ops, [](const Op& op) { return is_backward(op.kind); });
   if (!trains || PlacedRecompute(order).any()) return {};
   const std::int32_t chunks = visited_chunks(order);
   const Nanoseconds unit{chunks};

@@ -80,9 +80,8 @@ BodyRunner::BodyRunner(const Layout& layout)
 BodyRunner::~BodyRunner() = default;
 
 bool BodyRunner::meets(const ComputeOp& op) const {
-  return std::ranges::any_of(op.segments, [&](const SegmentInfo& segment) {
-    return shared_->meets(segment, op);
-  });
+  return std::ranges::any_of(
+      op.segments, [&](const SegmentInfo& segment) { return shared_->meets(segment, op); });
 }
 bool BodyRunner::alone(const ComputeOp& op) const {
   return !shared_->plan.dropouts.any() && !meets(op);

@@ -122,8 +122,7 @@ Progress OpCursor::run(CollectiveRequest* request) {
   OpView& op = s.op;
   std::size_t& next = s.carry.next;
   const std::size_t segments = op.compute->segments.size();
-  const bool ascends =
-      op.compute->kind == OpKind::Forward || op.compute->kind == OpKind::Recompute;
+  const bool ascends = op.compute->kind == OpKind::Forward || op.compute->kind == OpKind::Recompute;
   for (; s.visited < segments; ++s.visited, s.inside = false) {
     if (!s.inside) enter(op, ascends ? s.visited : segments - 1 - s.visited);
     s.inside = true;

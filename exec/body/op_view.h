@@ -58,9 +58,8 @@ struct BodyRunner::Shared {
   // Has the body a collective?
   bool meets(const SegmentInfo& segment, const ComputeOp& op) const {
     const Body& of = body(segment, direction_of(op.kind), op.slice, op.apart);
-    return std::ranges::any_of(of.nodes, [](const Node& node) {
-      return collective_kind(node.kind()) != OpKind::Forward;
-    });
+    return std::ranges::any_of(
+        of.nodes, [](const Node& node) { return collective_kind(node.kind()) != OpKind::Forward; });
   }
 };
 

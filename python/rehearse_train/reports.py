@@ -213,7 +213,11 @@ class EqualPlan(TypedDict):
     plan: dict[str, Any]
 
 
-class FoundPlan(TypedDict):
+class _Planned(TypedDict, total=False):
+    above_bound: float
+
+
+class FoundPlan(_Planned):
     step_time_s: float
     estimated_step_time_s: float
     tokens_per_s: float

@@ -132,8 +132,7 @@ BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction
   const bool has_experts = prediction
                                ? of_prediction(model).has_experts(of_prediction(model).layers - 1)
                                : shape == SegmentShape::ExpertLayer;
-  const bool keeps =
-      segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer);
+  const bool keeps = segment.kind == SegmentKind::Layer && keeps_layer(layout.plan, segment.layer);
   std::optional<Reach> reach;
   if (segment.kind == SegmentKind::Layer) {
     reach = prediction ? of_prediction(model).reach(of_prediction(model).layers - 1)
@@ -148,8 +147,8 @@ BodyShape body_shape(const Layout& layout, const SegmentInfo& segment, Direction
           .rotates = rotates(model, segment),
           .variant = segment.kind == SegmentKind::Layer ? variant_of(model, segment.layer) : -1,
           .keeps = keeps,
-          .apart = apart && segment.kind == SegmentKind::Layer && !keeps &&
-                   reads_kept(direction) && layout.plan.recompute.any()};
+          .apart = apart && segment.kind == SegmentKind::Layer && !keeps && reads_kept(direction) &&
+                   layout.plan.recompute.any()};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {

@@ -164,10 +164,10 @@ struct Body {
   std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0;
   std::int64_t remade_for_dgrad = 0, remade_for_wgrad = 0;  // what an R makes again
   std::int64_t key_value_gradient = 0;
-  std::int64_t workspace = 0;    // [B]
+  std::int64_t workspace = 0;  // [B]
   // false: an embedding's backward, every W, an R of attention alone (gathers nothing)
   bool reads_parameters = true;
-  double flops() const;          // of all Gemm and Attention nodes
+  double flops() const;  // of all Gemm and Attention nodes
 };
 
 // Shape of a body: equal shapes give equal bodies.

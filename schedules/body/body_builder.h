@@ -38,8 +38,8 @@ class BodyBuilder {
   bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }
   bool is_split() const { return is_weight_only() || body_.direction == Direction::InputGradient; }
 
-  // Keeps the nodes of the direction's half and of recomputation, plans slabs and workspace. Of an R
-  // and of a backward behind one, what nodes of recomputation leave to others lies in slabs.
+  // Keeps the nodes of the direction's half and of recomputation, plans slabs and workspace. Of an
+  // R and of a backward behind one, what nodes of recomputation leave to others lies in slabs.
   Body finish();
 
  private:

@@ -20,9 +20,9 @@ enum class OpKind : std::uint8_t {
   WeightGradient,  // W: the half that nobody waits for
   // R: what the backward computes again, where a schedule places it apart (placed_recompute.h)
   Recompute,
-  Overlap,         // two compute ops that may run at the same time (DualPipe): Schedule::children
-  Send,            // to `peer`; the k-th Send of a channel meets the k-th Recv
-  Recv,            // from `peer`
+  Overlap,  // two compute ops that may run at the same time (DualPipe): Schedule::children
+  Send,     // to `peer`; the k-th Send of a channel meets the k-th Recv
+  Recv,     // from `peer`
   // hand-over to the next stage on the same rank (V placements): no bytes on a link
   Pass,
   AllReduce,

@@ -31,8 +31,7 @@ std::optional<OrderBound> bound_of(const Schedule& order, const ScheduleShape& s
   // Whole backwards may take less than both halves: then an order may have them.
   for (StageTimes& stage : task.times.stages) {
     stage.input_gradient = std::min(stage.input_gradient, stage.backward);
-    stage.weight_gradient =
-        std::min(stage.weight_gradient, stage.backward - stage.input_gradient);
+    stage.weight_gradient = std::min(stage.weight_gradient, stage.backward - stage.input_gradient);
     stage.recompute = std::min(stage.recompute, stage.input_gradient);
   }
   const double alive = shape.memory_limit * chunks * std::min(shape.positions, order.microbatches);

@@ -39,14 +39,14 @@ std::vector<bool> that_wait(const Schedule& order, const Schedule& all, const Co
   for (std::int32_t id = 0; id < all.num_ops(); ++id) {
     const Op& op = all.ops[static_cast<std::size_t>(id)];
     if (op.kind == OpKind::Recompute) continue;
-    const bool behind = id > 0 && all.ops[static_cast<std::size_t>(id) - 1].kind ==
-                                      OpKind::Recompute;
+    const bool behind =
+        id > 0 && all.ops[static_cast<std::size_t>(id) - 1].kind == OpKind::Recompute;
     const std::int32_t producer = behind ? index.producer(0, op) : -1;
     bool waits = false;
     if (producer >= 0) {
       const Placement& at = all.placement;
-      const bool remote = at.position({op.stage.value + 1}, op.microbatch) !=
-                          at.position(op.stage, op.microbatch);
+      const bool remote =
+          at.position({op.stage.value + 1}, op.microbatch) != at.position(op.stage, op.microbatch);
       const Nanoseconds comes = timing.end[static_cast<std::size_t>(producer)] +
                                 (remote ? times.transfer : Nanoseconds{0});
       waits = comes > timing.start[static_cast<std::size_t>(id) - 1];

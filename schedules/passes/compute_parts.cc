@@ -39,9 +39,8 @@ class Computer {
       if (parts == 0) continue;
       const std::size_t remade = placed ? parts : 0;
       const auto take = [&](std::size_t n) { return std::span{std::exchange(next, next + n), n}; };
-      row_.alive_at[k] = {take(parts + 1), take(parts + 1), take(parts),
-                          take(parts),     take(parts),     take(parts),
-                          take(remade),    take(remade)};
+      row_.alive_at[k] = {take(parts + 1), take(parts + 1), take(parts),  take(parts),
+                          take(parts),     take(parts),     take(remade), take(remade)};
     }
   }
 

@@ -97,7 +97,8 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const auto covered = row.segments(part);
   for (std::size_t g = covered.size(); g-- > 0;) {
     const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-    if (again && !body_sizes(row, part, covered[g], Direction::Recompute).reads_parameters) continue;
+    if (again && !body_sizes(row, part, covered[g], Direction::Recompute).reads_parameters)
+      continue;
     const bool table = forward || !loss_gradient_with_forward(row.plan);
     if (covered[g].kind == SegmentKind::Embedding) {
       if (!forward) continue;  // an embedding's backward reads no parameters

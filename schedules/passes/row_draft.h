@@ -46,7 +46,7 @@ struct Part {
 struct Alive {
   std::span<ValueId> x, d;                                // at part boundaries
   std::span<ValueId> slab_input, slab_weight, left, dkv;  // per part
-  std::span<ValueId> remade_input, remade_weight;  // likewise; empty: the order places no R
+  std::span<ValueId> remade_input, remade_weight;         // likewise; empty: the order places no R
 };
 
 // A gradient of a bucket that no later part adds to. Use 1: a tied table's use by the head, where

@@ -115,7 +115,7 @@ class Splitter {
   std::vector<bool> whole_;                           // by slot: in an OVERLAP
   std::vector<std::int32_t> lists_;                   // by slot, into cut_lists
   std::vector<std::array<std::int32_t, 4>> list_at_;  // by stage and AtEnds; -1: not made
-  std::vector<std::uint32_t> works_at_;               // by (cut list, stage, R or not, direction, slice)
+  std::vector<std::uint32_t> works_at_;  // by (cut list, stage, R or not, direction, slice)
 };
 
 }  // namespace

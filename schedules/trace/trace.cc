@@ -123,8 +123,8 @@ Slots assign_slots(const Schedule& schedule, std::span<const Nanoseconds> start,
 }
 
 TraceClass class_for(const Schedule& schedule, const PlacedRecompute& placed, OpId id,
-                     std::int16_t slot,
-                     std::span<const TraceString> groups, std::span<const TraceString> buckets) {
+                     std::int16_t slot, std::span<const TraceString> groups,
+                     std::span<const TraceString> buckets) {
   const Op& op = schedule.ops[id.index()];
   TraceClass c{.kind = op.kind,
                .stream = op.stream,

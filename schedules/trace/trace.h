@@ -112,7 +112,7 @@ struct TraceClass {
   OpKind first_kind{}, second_kind{};                // Overlap: kinds of its two ops
   std::int8_t second_slice = -1;
   std::uint8_t apart = 0;  // 1: a backward, or half, whose micro-batch has an R of its own
-  Stage stage{};  // Overlap: of the first op
+  Stage stage{};           // Overlap: of the first op
   Stage second_stage{};
   TraceString group = -1;   // collectives: "dp", "embed"; else none
   TraceString bucket = -1;  // "L3"

@@ -211,12 +211,12 @@ void add_nodes(Trace& trace, const Schedule& schedule, const Layout& layout,
 
 std::string value_name(const Trace& trace, std::int32_t id) {
   const TraceValue& v = trace.values[static_cast<std::size_t>(id)];
-  const bool sliced = v.instance >= 0 &&
-                      (v.kind == ValueKind::Activation || v.kind == ValueKind::ActivationGradient ||
-                       v.kind == ValueKind::SavedForDgrad || v.kind == ValueKind::SavedForWgrad ||
-                       v.kind == ValueKind::LeftForWgrad || v.kind == ValueKind::RemadeForDgrad ||
-                       v.kind == ValueKind::RemadeForWgrad ||
-                       v.kind == ValueKind::KeyValueGradient);
+  const bool sliced =
+      v.instance >= 0 &&
+      (v.kind == ValueKind::Activation || v.kind == ValueKind::ActivationGradient ||
+       v.kind == ValueKind::SavedForDgrad || v.kind == ValueKind::SavedForWgrad ||
+       v.kind == ValueKind::LeftForWgrad || v.kind == ValueKind::RemadeForDgrad ||
+       v.kind == ValueKind::RemadeForWgrad || v.kind == ValueKind::KeyValueGradient);
   return value_name(Value{.kind = v.kind,
                           .home = v.home,
                           .persistent = v.persistent != 0,

@@ -10,10 +10,10 @@ namespace rehearse::sim {
 Json order_json(const Plan& plan, const OrderChoice& choice, std::optional<double> above) {
   const bool here = choice.considered > 0;
   Json json = {{"schedule", plan.order},
-          {"virtual_stages", plan.virtual_stages},
-          {"memory_limit", plan.memory_limit > 0 ? Json(plan.memory_limit) : Json(nullptr)},
-          {"considered", here ? Json(choice.considered) : Json(nullptr)},
-          {"fitting", here ? Json(choice.fitting) : Json(nullptr)}};
+               {"virtual_stages", plan.virtual_stages},
+               {"memory_limit", plan.memory_limit > 0 ? Json(plan.memory_limit) : Json(nullptr)},
+               {"considered", here ? Json(choice.considered) : Json(nullptr)},
+               {"fitting", here ? Json(choice.fitting) : Json(nullptr)}};
   if (plan.places_recompute) json["places_recompute"] = true;
   if (above) json["above_bound"] = *above;
   return json;

@@ -25,8 +25,7 @@ void add_traffic(std::vector<Traffic>& all, const Traffic& sent) {
 }  // namespace
 
 const PricedBody& PricedBodies::body(SegmentInfo segment, const Op& op) {
-  const BodyShape shape =
-      body_shape(layout_, segment, direction_of(op.kind), op.slice, apart(op));
+  const BodyShape shape = body_shape(layout_, segment, direction_of(op.kind), op.slice, apart(op));
   const bool by_layer = shape.experts && layout_.plan.expert_routing == ExpertRouting::Measured;
   const std::int32_t layer = by_layer ? segment.layer : -1;
   const auto [at, fresh] = bodies_.try_emplace({shape, layer});

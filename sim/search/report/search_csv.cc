@@ -61,7 +61,8 @@ std::string search_csv(const SearchReport& report) {
       const auto& changes = one.result.sensitivities;
       const Sensitivity* helps = rank == 1 && !changes.empty() ? &changes.front() : nullptr;
       text += fmt::format(
-          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{},{}"
+          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{}"
+          ",{}"
           "\n",
           csv_field(one.cluster), one.gpus, rank, f.step_s, f.tokens_per_s,
           f.mfu ? fmt::format("{}", *f.mfu) : "", f.bubble_ratio, f.peak_device,

@@ -67,14 +67,14 @@ std::string table(const SearchResult& result) {
       "bubble", "tokens/s", priced ? fmt::format("{:>11} ", "tokens/USD") : "", "energy", "plan");
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundPlan& plan = result.best[i];
-    text += fmt::format(
-        "{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
-        seconds_text(plan.step_s), plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
-        gigabytes_text(plan.capacity - plan.peak_device),
-        plan.verdict == Verdict::Tight ? '~' : ' ', plan.bubble_ratio * 100,
-        with_commas(plan.tokens_per_s),
-        priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
-        energy(plan.energy_j), plan_line(plan.plan) + marks_of(plan));
+    text += fmt::format("{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
+                        seconds_text(plan.step_s),
+                        plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
+                        gigabytes_text(plan.capacity - plan.peak_device),
+                        plan.verdict == Verdict::Tight ? '~' : ' ', plan.bubble_ratio * 100,
+                        with_commas(plan.tokens_per_s),
+                        priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
+                        energy(plan.energy_j), plan_line(plan.plan) + marks_of(plan));
   }
   return text + tight_text(result.best);
 }

@@ -98,8 +98,7 @@ TEST(PlacedRecomputation, IsThatInsideTheBackwardBitForBit) {
       return with_scattered_recompute(order, static_cast<std::uint64_t>(tried), 70);
     };
     const Trained inside = train_layout(cell.family, cell.plan, 1, 2);
-    const Trained apart =
-        train_layout(model_text(cell.family), cell.plan, 1, 2, 0, scattered);
+    const Trained apart = train_layout(model_text(cell.family), cell.plan, 1, 2, 0, scattered);
     ASSERT_EQ(inside.error, "") << cell.name;
     ASSERT_EQ(apart.error, "") << cell.name;
     const Distance far = distance(apart, inside);

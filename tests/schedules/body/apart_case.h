@@ -50,7 +50,9 @@ inline void expect_apart_is_fused(const Layout& layout, const SegmentInfo& segme
     return make_body(layout, body_shape(layout, segment, direction, slice, apart));
   };
   const Body again = made(Direction::Recompute, false);
-  const auto count = [](const Body& body) { return static_cast<std::ptrdiff_t>(body.nodes.size()); };
+  const auto count = [](const Body& body) {
+    return static_cast<std::ptrdiff_t>(body.nodes.size());
+  };
   EXPECT_EQ(body_fault(again), "");
   EXPECT_EQ(read_unwritten(again), std::vector<std::string>{});
   EXPECT_EQ(again.left_for_wgrad, 0);

@@ -378,8 +378,8 @@ TEST(ExpertBody, OfAnRAndOfTheBackwardBehindItAreOneTogether) {
       for (const char* dispatch : {"all_to_all", "all_gather", "deduplicated"}) {
         const Scenario s =
             scenario(R"("expert_parallel": 2, "global_batch": 2, "runtime": "rehearse",
-                        "recompute": ")" + recompute +
-                         R"(", "expert_dispatch": ")" + dispatch + "\"",
+                        "recompute": ")" +
+                         recompute + R"(", "expert_dispatch": ")" + dispatch + "\"",
                      "2", more);
         expect_apart_is_fused({s.model, s.plan}, {SegmentKind::Layer, 0});
       }

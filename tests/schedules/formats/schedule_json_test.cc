@@ -142,6 +142,30 @@ TEST(ScheduleFile, APlanTakesAnOrderThatFitsIt) {
             "plan.schedule: " + path + ": 0B1 on rank 0 is run twice");
 }
 
+// Recomputation as an op asks for a plan that computes something again, and for our runtime.
+TEST(ScheduleFile, APlanTakesAnOrderWithRecomputationWhereItIsPerformed) {
+  Plan plan = example_plan(1);  // selective
+  const std::string path = ::testing::TempDir() + "apart_order.json";
+  std::ofstream(path) << R"({"orders": [["0F0", "0F1", "2F0", "2F1", "2R1", "2B0", "2B1", "0R0",
+                                         "0B0", "0B1"],
+                                        ["1F0", "1F1", "3F0", "3B0", "3F1", "3R1", "3B1", "1B0",
+                                         "1B1"]]})";
+  plan.schedule = "file:" + path;
+  plan.stage_layers.clear();
+  const Schedule order = order_of_file(plan, 4).value();
+  const Schedule lowered = lower(order, {example_model(), plan}).value();
+  const Validation proof = validate(lowered, {.compute_order = &order});
+  EXPECT_TRUE(proof.sound()) << proof.violations.front().message;
+  Plan none = plan;
+  none.recompute = {};
+  EXPECT_EQ(order_of_file(none, 4).error().message,
+            "plan.schedule: " + path + ": has recomputation as an op, 2R1, and recompute is none");
+  plan.runtime.own_executor = false;
+  EXPECT_EQ(order_of_file(plan, 4).error().message,
+            "plan.schedule: " + path +
+                ": has recomputation as an op, 2R1, which only runtime rehearse performs");
+}
+
 TEST(ScheduleJson, BrokenFilesAreOneLineWithTheirPlace) {
   for (const auto& [text, error] : std::initializer_list<std::pair<const char*, const char*>>{
            {"", "x.json: the file is empty"},

@@ -70,8 +70,7 @@ TEST(RandomOrders, WithRecomputationScatteredAreSoundAndNeverHang) {
   testing::RandomOrder random(4);
   for (std::int32_t k = 0; k < kOrders / 10; ++k) {
     const Schedule plain = random.next();
-    const Schedule l0 =
-        with_scattered_recompute(plain, static_cast<std::uint64_t>(k), 60);
+    const Schedule l0 = with_scattered_recompute(plain, static_cast<std::uint64_t>(k), 60);
     const Validation alone = validate(l0);
     ASSERT_TRUE(alone.sound()) << alone.violations.front().message << "\n" << program(l0);
     const Schedule lowered =
@@ -126,9 +125,11 @@ TEST(RandomOrders, WithRecomputationPlacedTakeNoLonger) {
 TEST(PlacedRecomputation, TakesOneOfEachPositionButTheLastFromTheWayBack) {
   const std::int32_t p = 4, m = 8;
   const Schedule order = generate("1f1b", {.positions = p, .microbatches = m}).value();
-  const ComputeTimes times{
-      .stages = {{.forward = {1}, .input_gradient = {2}, .weight_gradient = {1}, .backward = {3},
-                  .recompute = {1}}}};  // B = R + I + W
+  const ComputeTimes times{.stages = {{.forward = {1},
+                                       .input_gradient = {2},
+                                       .weight_gradient = {1},
+                                       .backward = {3},
+                                       .recompute = {1}}}};  // B = R + I + W
   EXPECT_EQ(time_compute(order, times).value().makespan.value, (m + p - 1) * 4);
   const Schedule made = place_recompute(order, times);
   EXPECT_EQ(time_compute(made, times).value().makespan.value, (m + p - 1) * 4 - (p - 1));

@@ -19,8 +19,7 @@ inline Schedule with_scattered_recompute(const Schedule& order, std::uint64_t se
   for (std::size_t i = 0; i < order.ops.size(); ++i) {
     for (const Op& work : work_of(order, order.ops[i])) {
       if (!is_backward(work.kind) || random() % 100 >= percent) continue;
-      const auto forward =
-          static_cast<std::size_t>(index.at(index.key(0, work)).forward_last);
+      const auto forward = static_cast<std::size_t>(index.at(index.key(0, work)).forward_last);
       Op op = compute_op(OpKind::Recompute, work.stage, work.microbatch);
       op.slice = work.slice;
       before[forward + 1 + random() % (i - forward)].push_back(op);

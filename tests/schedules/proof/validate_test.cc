@@ -236,9 +236,8 @@ TEST(Order, RecomputationStandsBetweenItsForwardAndItsBackward) {
   EXPECT_EQ(violations(csv("0F0,0I0,0R0,0W0\n")),
             (Lines{"V3: 0R0 on rank 0 runs after the backward that it is for, 0I0"}));
   EXPECT_EQ(violations(csv("0F0,0R0,0R0,0B0\n")), (Lines{"V2: 0R0 on rank 0 is run twice"}));
-  EXPECT_EQ(violations(csv("0F0,0F1,0R0\n")),
-            (Lines{"V2: 0B0 is missing: it belongs on rank 0",
-                   "V2: 0B1 is missing: it belongs on rank 0"}));
+  EXPECT_EQ(violations(csv("0F0,0F1,0R0\n")), (Lines{"V2: 0B0 is missing: it belongs on rank 0",
+                                                     "V2: 0B1 is missing: it belongs on rank 0"}));
 }
 
 TEST(Order, RecomputationOfAPartIsOfAllItsParts) {

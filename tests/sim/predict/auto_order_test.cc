@@ -142,9 +142,9 @@ TEST(AutoOrder, MoreMemoryIsNeverSlowerOverAGrid) {
   }
 }
 
-// Where our runtime computes again, each order is tried with recomputation in its bubbles, too: what
-// is taken is no slower than the same order with it inside the backwards, and fits where that does,
-// whichever of the two the memory has room for.
+// Where our runtime computes again, each order is tried with recomputation in its bubbles, too:
+// what is taken is no slower than the same order with it inside the backwards, and fits where that
+// does, whichever of the two the memory has room for.
 TEST(AutoOrder, PlacesRecomputationWhereThatIsFasterAndFits) {
   std::mt19937 random(20261126);
   const int plans = long_form() ? 200 : 12;
@@ -153,10 +153,11 @@ TEST(AutoOrder, PlacesRecomputationWhereThatIsFasterAndFits) {
   for (int trial = 0; compared < plans; ++trial) {
     ASSERT_LT(trial, 8 * plans);
     const std::string text = random_scenario(random);
-    Result<Scenario> read = parse_scenario(
-        text, "random.json", 1,
-        {.overrides = {"plan.schedule=auto", "plan.runtime=rehearse",
-                       std::string("plan.recompute=") + pick(random, {"selective", "full", "full"})}});
+    Result<Scenario> read =
+        parse_scenario(text, "random.json", 1,
+                       {.overrides = {"plan.schedule=auto", "plan.runtime=rehearse",
+                                      std::string("plan.recompute=") +
+                                          pick(random, {"selective", "full", "full"})}});
     if (!read) continue;
     Scenario scenario = std::move(read).value();
     scenario.file_cluster.reset();  // the cluster of the run is the one that is predicted
@@ -189,9 +190,9 @@ TEST(AutoOrder, PlacesRecomputationWhereThatIsFasterAndFits) {
     most = std::max(most, 1 - taken.step_s / other.step_s);
     if (other.memory.peak_device >= taken.memory.peak_device) continue;
     // Memory between the two: then the other way, or another order, is what fits.
-    cluster.gpu.usable_memory_gib = static_cast<double>(other.memory.peak_device / 2 +
-                                                 taken.memory.peak_device / 2) /
-                             1073741824.0;
+    cluster.gpu.usable_memory_gib =
+        static_cast<double>(other.memory.peak_device / 2 + taken.memory.peak_device / 2) /
+        1073741824.0;
     const Result<Prediction> less = of(scenario.plan);
     ASSERT_TRUE(less) << text;
     ++tight;
@@ -199,9 +200,10 @@ TEST(AutoOrder, PlacesRecomputationWhereThatIsFasterAndFits) {
     EXPECT_LE(less.value().memory.peak_device, cluster.capacity().value) << text;
     EXPECT_LE(less.value().step_s, other.step_s * (1 + 1e-12)) << text;
   }
-  std::printf("%d plans, %d with recomputation in bubbles, %d shorter by more than 0.1 %%, up to "
-              "%.1f %%; %d again in less memory\n",
-              compared, placed, shorter, 100 * most, tight);
+  std::printf(
+      "%d plans, %d with recomputation in bubbles, %d shorter by more than 0.1 %%, up to "
+      "%.1f %%; %d again in less memory\n",
+      compared, placed, shorter, 100 * most, tight);
   EXPECT_GT(placed, plans / 4);
   EXPECT_GT(tight, 0);
 }

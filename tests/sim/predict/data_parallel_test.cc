@@ -413,7 +413,8 @@ TEST(ThroughOneGpu, HasTheExchangesOfTorchForEveryMicroBatch) {
     }
     EXPECT_EQ(seen, 4);  // SCATTER, BROADCAST, GATHER, REDUCE
     const auto losses = [&](RankClass row) {
-      return std::ranges::count_if(s.program(row), [](const Op& op) { return op.kind == OpKind::Loss; });
+      return std::ranges::count_if(s.program(row),
+                                   [](const Op& op) { return op.kind == OpKind::Loss; });
     };
     EXPECT_EQ(losses({0}), m);
     EXPECT_EQ(losses({1}), 0);

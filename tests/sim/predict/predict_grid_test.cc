@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
@@ -66,7 +67,7 @@ std::string random_scenario(std::mt19937& random) {
 
 TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
   std::mt19937 random(20240607);
-  int predicted = 0, refused = 0;
+  int predicted = 0, refused = 0, placed = 0;
   for (int trial = 0; predicted < 500; ++trial) {
     ASSERT_LT(trial, 4000) << "too few of the random scenarios are legal";
     const std::string text = random_scenario(random);
@@ -109,6 +110,19 @@ TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
     double confidence = 0;
     for (const double share : p.confidence) confidence += share;
     EXPECT_NEAR(confidence, 1, 1e-9);
+    if (p.plan.may_place_recompute() && p.plan.pipeline_parallel > 1) {  // in its bubbles, too
+      Scenario apart = scenario.value();
+      apart.plan.places_recompute = true;
+      const Result<Prediction> other = predict(apart, cluster.value());
+      ASSERT_TRUE(other) << other.error().message << '\n' << text;
+      const Prediction& q = other.value();
+      const Validation sound = validate(q.schedule, {.compute_order = &q.order});
+      for (const Violation& v : sound.violations) {
+        ADD_FAILURE() << v.rule << ": " << v.message << '\n' << text;
+      }
+      EXPECT_EQ(q.recomputed_flops, p.recomputed_flops);
+      placed += PlacedRecompute(q.order).any() ? 1 : 0;
+    }
     if (predicted % 5 == 0) {  // two runs, the same bytes
       const Result<Prediction> again = predict(scenario.value(), cluster.value());
       EXPECT_EQ(report_json(p, scenario.value(), cluster.value()),
@@ -125,6 +139,7 @@ TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
     ++predicted;
     if (testing::Test::HasFailure()) break;
   }
+  EXPECT_GT(placed, 20);
   RecordProperty("refused", refused);
 }
 
