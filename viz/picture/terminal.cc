@@ -13,7 +13,8 @@
 namespace rehearse::viz {
 namespace {
 
-char letter_of(Kind kind) {
+char letter_of(Kind kind, const Coloring* coloring) {
+  if (!is_idle(kind) && coloring != nullptr) return coloring->letter(kind);
   if (is_idle(kind)) {
     switch (cause_of(kind)) {
       case IdleCause::Communication:
@@ -60,7 +61,8 @@ struct Cell {
   Color color;
 };
 
-Cell cell_of(const LaneIndex& lane, const LaneIndex& idle, std::int64_t begin, std::int64_t end) {
+Cell cell_of(const LaneIndex& lane, const LaneIndex& idle, std::int64_t begin, std::int64_t end,
+             const Coloring* coloring) {
   std::array<std::int64_t, kNumKinds> time;
   std::int64_t busy = 0, most = 0, most_idle = 0;
   Kind kind = 0, cause = kind_of(IdleCause::Dependency);
@@ -80,10 +82,12 @@ Cell cell_of(const LaneIndex& lane, const LaneIndex& idle, std::int64_t begin, s
     }
   }
   const std::int64_t rest = end - begin - busy;
-  if (rest > busy) return {letter_of(cause), {120, 120, 120}};
-  char letter = letter_of(kind);
+  if (rest > busy) return {letter_of(cause, coloring), {120, 120, 120}};
+  char letter = letter_of(kind, coloring);
   if (rest * 20 >= end - begin) letter = static_cast<char>(std::tolower(letter));
-  return {letter, style_of(kind, Theme::Light).fill};
+  const KindStyle style =
+      coloring == nullptr ? style_of(kind, Theme::Light) : coloring->style(kind, Theme::Light);
+  return {letter, style.fill};
 }
 
 std::string padded(std::string text, std::size_t width) {
@@ -118,8 +122,8 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
       const auto edge = [&](std::int64_t i) {
         return begin + (end - begin) / columns * i + (end - begin) % columns * i / columns;
       };
-      const Cell cell =
-          cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1));
+      const Cell cell = cell_of(index.lane(row * trace.slots), index.idle(row), edge(c),
+                                edge(c + 1), options.coloring);
       if (options.color && ansi_color(cell.color) != color) {
         color = ansi_color(cell.color);
         out += "\x1b[38;5;" + std::to_string(color) + "m";
@@ -134,14 +138,21 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
   out += "bubbles: " + bubbles_text(sum);
   out += "\nthe ranks' time: ";
   bool first_entry = true;
-  for (const LegendEntry& entry : legend(sum, Theme::Light)) {
+  const std::vector<LegendEntry> entries = options.coloring == nullptr
+                                               ? legend(sum, Theme::Light)
+                                               : legend(sum, *options.coloring, Theme::Light);
+  for (const LegendEntry& entry : entries) {
     if (!entry.shown) continue;
     out += (first_entry ? "" : ", ") + entry.name + " " + percent_text(entry.share);
     first_entry = false;
   }
+  out += '\n';
+  if (options.coloring == nullptr) {
+    out +=
+        "F forward  B backward  I its input half  W its weight half  R recompute  X both  "
+        "O optimizer  C communication\n";
+  }
   out +=
-      "\nF forward  B backward  I its input half  W its weight half  R recompute  X both  "
-      "O optimizer  C communication\n"
       ". bubble  ~ waits for communication  ! for a straggler  : for the host  "
       "small letter: idles for a part of the column\n";
   return out;
