@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long `rehearse plan` takes, and how far its choice is behind the best of all plans.
 
-    bench/plan.py REHEARSE [--models a,b] [--gpus 8,64,512,2048] [--on CLUSTER] [--whole SECONDS]
+    bench/plan.py REHEARSE [--models a,b | --layers] [--gpus 8,64,512,2048] [--on CLUSTER]
+                  [--whole SECONDS]
 
 Prints a Markdown table: wall time of `plan` (two threads on two cores), its processor time (which
 hardly depends on what else the machine does), what it answers, and with --whole the step of the best
@@ -20,6 +21,9 @@ import time
 
 MODELS = ["llama3.1-8b", "llama3.1-70b", "llama3.1-405b", "qwen2.5-32b", "qwen3-235b-a22b", "deepseek-v3",
           "gpt-oss-20b", "gpt-oss-120b", "mixtral-8x7b", "gemma-3-27b", "phi-4"]
+# --layers: those whose layers differ, on a number of GPUs that each fits on.
+LAYERS = [("nemotron-3-nano", 64), ("nemotron-3-super", 64), ("qwen3.5-35b-a3b", 64),
+          ("deepseek-v4-flash", 128), ("glm-5", 512)]
 EVERY = 1000  # rows: the search simulates at least three times as many plans, by their estimates, or all
 
 
@@ -73,15 +77,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rehearse")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--layers", action="store_true", help="models of layers that differ")
     parser.add_argument("--gpus", default="8,64,512,2048")
     parser.add_argument("--on", default="dgx-h100")
     parser.add_argument("--whole", type=float, default=0, help="seconds for the search of every plan; 0: none")
     given = parser.parse_args()
     print("| model | GPUs | `plan` takes | of the processor | layouts | step | simulated by the whole search | behind its best |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
-    for model in given.models.split(","):
-        for gpus in map(int, given.gpus.split(",")):
-            print("| " + " | ".join(row(given.rehearse, model, given.on, gpus, given.whole)) + " |", flush=True)
+    cases = LAYERS if given.layers else [(model, int(gpus)) for model in given.models.split(",")
+                                         for gpus in given.gpus.split(",")]
+    for model, gpus in cases:
+        print("| " + " | ".join(row(given.rehearse, model, given.on, gpus, given.whole)) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -230,12 +230,17 @@ int render(const RenderOptions& options) {
   const viz::TraceIndex index(trace);
   if (!options.heat.empty()) return render_heat(options, index, figure);
   if (options.text) {
-    const std::string text = viz::terminal_chart(index, {.columns = terminal_columns(),
-                                                         .color = takes_color(),
-                                                         .begin = figure.begin,
-                                                         .end = figure.end,
-                                                         .first_row = figure.first_row,
-                                                         .last_row = figure.last_row});
+    const bool kinds = figure.color_by == viz::ColorBy::Kinds;
+    const viz::Coloring coloring(trace, figure.color_by);
+    const viz::TraceIndex colored(trace, coloring.classes());
+    const std::string text =
+        viz::terminal_chart(kinds ? index : colored, {.columns = terminal_columns(),
+                                                      .color = takes_color(),
+                                                      .begin = figure.begin,
+                                                      .end = figure.end,
+                                                      .first_row = figure.first_row,
+                                                      .last_row = figure.last_row,
+                                                      .coloring = kinds ? nullptr : &coloring});
     print_text(text);
   }
   return write_pictures(options, viz::figure(index, figure));
@@ -276,7 +281,7 @@ Command render_command() {
       {"--scale", &o->scale, "pixels per unit: text and lines of 2 are twice as large",
        Number{0.5, 8}},
       {"--color-by", &o->color_by, "what the colour of an op stands for",
-       Choices{"kind", "chunk", "direction", "microbatch", "cost", "rank"}},
+       Choices{"kind", "chunk", "direction", "microbatch", "cost", "rank", "layer"}},
       {"--title", &o->title, "instead of the scenario's name"},
       {"--dark", &o->dark, "light on dark"},
   };

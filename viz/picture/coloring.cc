@@ -20,6 +20,31 @@ constexpr std::array<Color, 8> kHues{{{0, 114, 178},
                                       {90, 90, 96}}};
 constexpr Color kNone{160, 160, 164};
 
+// What a body's name says of its layer, but for the direction and what follows it: "layer (mamba2)
+// F" is "mamba2", "layer (attention) with experts B" "attention with experts", "head F" "head".
+std::string layer_word(std::string_view name) {
+  for (const std::string_view direction : {" F", " B", " I", " W"}) {
+    const std::size_t at = name.rfind(direction);
+    if (at == std::string_view::npos) continue;
+    const std::size_t behind = at + direction.size();
+    if (behind == name.size() || name[behind] == ',') name = name.substr(0, at);
+  }
+  std::string word(name);
+  const std::size_t open = word.find('('), close = word.find(')');
+  if (open == std::string::npos || close == std::string::npos) return word;
+  return word.substr(open + 1, close - open - 1) + word.substr(close + 1);
+}
+
+// Of all nodes one after the other; 0: no predicted times.
+std::int64_t time_of(const Trace& trace, const TraceBody& body) {
+  std::int64_t time = 0;
+  for (std::int32_t i = body.node_begin; i < body.node_end; ++i) {
+    const TraceNode& node = trace.nodes[static_cast<std::size_t>(i)];
+    if (node.overlapped == 0 && node.time_ns > 0) time += node.time_ns;
+  }
+  return time;
+}
+
 Color mixed(Color a, Color b, double share) {  // share of b
   const auto mix = [share](std::uint8_t x, std::uint8_t y) {
     return static_cast<std::uint8_t>(std::lround(x + (y - x) * share));
@@ -29,6 +54,7 @@ Color mixed(Color a, Color b, double share) {  // share of b
 Color lighter(Color color, double share) {
   return mixed(color, {255, 255, 255}, share);
 }
+constexpr double kBackward = 0.3;  // so much lighter than forwards, where colours are not of kinds
 
 // Differences fall into steps of 6.25 %, four to each side; slower is vermilion, faster blue.
 constexpr std::int32_t kSteps = 4;
@@ -87,10 +113,11 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
   const auto name_eight = [&](const std::string& one, std::int32_t count) {
     for (std::int32_t i = 0; i < std::min(count, 8); ++i) {
       add(kHues[static_cast<std::size_t>(i)],
-          one + " " + std::to_string(i) + (count > 8 ? ", " + std::to_string(i + 8) + " …" : ""));
+          one + " " + std::to_string(i) + (count > 8 ? ", " + std::to_string(i + 8) + " …" : ""),
+          static_cast<char>('0' + i));
     }
   };
-  add(kNone, by == ColorBy::Difference ? "not in the other" : "neither");
+  add(kNone, by == ColorBy::Difference ? "not in the other" : "neither", '-');
   switch (by) {
     case ColorBy::Kinds:
       break;
@@ -116,7 +143,8 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
     case ColorBy::CostLevel:
       for (std::size_t level = 0; level < kCostLevelNames.size(); ++level) {
         constexpr std::array<std::size_t, 4> kHueOf{4, 3, 5, 2};  // from sure to unsure
-        add(kHues[kHueOf[level]], std::string(kCostLevelNames[level]));
+        const std::string_view name = kCostLevelNames[level];
+        add(kHues[kHueOf[level]], std::string(name), name[0]);
       }
       set([&](OpId op, std::int32_t) {
         const std::size_t level =
@@ -128,9 +156,12 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
       name_eight("row", trace.num_rows());
       set([&](OpId, std::int32_t row) { return of_eight(row); });
       break;
+    case ColorBy::Layer:
+      by_layer();
+      break;
     case ColorBy::Difference:
       for (std::int32_t step = -kSteps; step <= kSteps; ++step)
-        add(step_color(step), step_name(step));
+        add(step_color(step), step_name(step), step > 0 ? '+' : step < 0 ? '<' : '=');
       set([&](OpId op, std::int32_t) {
         const std::int64_t here = trace.end_ns[op.index()] - trace.start_ns[op.index()];
         const std::int64_t there = op.index() < elsewhere.size() ? elsewhere[op.index()] : -1;
@@ -143,11 +174,90 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
   }
 }
 
+void Coloring::add(Color color, std::string name, char letter) {
+  styles_.push_back({color, std::move(name), letter});
+}
+
+// Kinds of layers in the order in which bodies name them, seven at most; embedding and head have
+// the eighth colour. A letter that another has is replaced by the next one of the word that nobody
+// has.
+void Coloring::by_layer() {
+  constexpr std::string_view kEnds = "embedding, head";
+  std::vector<std::string> words;
+  const auto letter_of = [this](std::string_view word) {
+    for (const char letter : word) {
+      const char capital = letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 32) : letter;
+      const bool free = std::ranges::none_of(
+          styles_, [capital](const ClassStyle& style) { return style.letter == capital; });
+      if (free && capital >= 'A' && capital <= 'Z') return capital;
+    }
+    return '+';
+  };
+  std::vector<Kind> of_body;
+  for (const TraceBody& body : trace_->bodies) {
+    std::string word =
+        layer_word(body.name < 0 ? "" : trace_->strings[static_cast<std::size_t>(body.name)]);
+    const bool end = word == "embedding" || word == "head";
+    if (end) word = kEnds;
+    auto known = std::ranges::find(words, word);
+    if (known == words.end()) {
+      const auto layers = words.size() - static_cast<std::size_t>(std::ranges::count(words, kEnds));
+      if (!end && layers + 1 == kHues.size()) {
+        of_body.push_back(0);
+        continue;
+      }
+      const char letter = letter_of(word);
+      add(end ? kHues.back() : kHues[layers], std::string(1, letter) + ": " + word, letter);
+      words.push_back(std::move(word));
+      known = words.end() - 1;
+    }
+    of_body.push_back(static_cast<Kind>(1 + (known - words.begin())));
+  }
+  stretches_.resize(trace_->classes.size());
+  std::vector<Kind> of_class(trace_->classes.size());
+  for (std::size_t c = 0; c < of_class.size() && !trace_->run_begin.empty(); ++c) {
+    std::vector<std::int64_t> time(styles_.size());
+    for (std::int32_t r = trace_->run_begin[c]; r < trace_->run_begin[c + 1]; ++r) {
+      const TraceBodyRun& run = trace_->runs[static_cast<std::size_t>(r)];
+      const auto body = static_cast<std::size_t>(run.body);
+      const Stretch one{.of = of_body[body],
+                        .time = run.count * time_of(*trace_, trace_->bodies[body])};
+      time[one.of] += one.time;
+      std::vector<Stretch>& all = stretches_[c];
+      if (!all.empty() && all.back().of == one.of) {
+        all.back().time += one.time;
+      } else {
+        all.push_back(one);
+      }
+    }
+    of_class[c] = static_cast<Kind>(std::ranges::max_element(time) - time.begin());
+  }
+  for (std::size_t op = 0; op < classes_.size(); ++op) {
+    classes_[op] = of_class[static_cast<std::size_t>(trace_->op_class[op])];
+  }
+}
+
+std::vector<Coloring::Stripe> Coloring::stripes(OpId op) const {
+  std::vector<Stripe> stripes;
+  if (by_ != ColorBy::Layer) return stripes;
+  const auto c = static_cast<std::size_t>(trace_->op_class[op.index()]);
+  double sum = 0, before = 0;
+  for (const Stretch& one : stretches_[c]) sum += static_cast<double>(one.time);
+  if (sum == 0 || stretches_[c].size() < 2) return stripes;
+  const bool backward = is_backward(trace_->class_of(op).kind);
+  for (const Stretch& one : stretches_[c]) {
+    before += static_cast<double>(one.time);
+    const Color color = styles_[one.of].color;
+    stripes.push_back({before / sum, backward ? lighter(color, kBackward) : color});
+  }
+  return stripes;
+}
+
 // Stages rise with the position where the next one lies on the next position, and fall where it
 // lies on the one before.
 void Coloring::by_direction() {
-  add(kHues[0], "down the positions");
-  add(kHues[5], "up the positions");
+  add(kHues[0], "down the positions", 'D');
+  add(kHues[5], "up the positions", 'U');
   const auto holds = [&](std::int32_t position, std::int32_t stage) {
     for (std::size_t row = 0; row < stages_.size(); ++row) {
       if (trace_->rows[row].position.value == position &&
@@ -183,6 +293,7 @@ std::int32_t Coloring::chunk_of(OpId op) const {
 
 KindStyle Coloring::style(Kind kind, Theme theme) const {
   if (by_ == ColorBy::Kinds || is_idle(kind)) return style_of(kind, theme);
+  if (kind >= styles_.size()) return {};  // no such class
   const ClassStyle& of = styles_[kind];
   return {.fill = of.color, .ink = of.color, .name = of.name};
 }
@@ -194,7 +305,7 @@ Color Coloring::fill(OpId op, Kind kind, Theme theme) const {
   const Color color = style(kind, theme).fill;
   const TraceClass& c = trace_->class_of(op);
   if (by_ == ColorBy::Difference) return color;
-  if (by_ != ColorBy::Kinds) return is_backward(c.kind) ? lighter(color, 0.3) : color;
+  if (by_ != ColorBy::Kinds) return is_backward(c.kind) ? lighter(color, kBackward) : color;
   if (!has_chunks() || !has_stage(c)) return shade(color, trace_->microbatch[op.index()]);
   return lighter(color, kLightest * chunk_of(op) / most_chunks_);
 }

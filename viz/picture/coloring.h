@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the colour of an op stands for: what it does, or of which chunk, direction or micro-batch it
-// is, what its time rests on, on which rank it runs, or how much longer it takes than in another
-// trace. Colours are those that colour-blind eyes tell apart; idle time keeps its patterns.
+// is, what its time rests on, on which rank it runs, what its layers are made of, or how much
+// longer it takes than in another trace. Colours are those that colour-blind eyes tell apart; idle
+// time keeps its patterns.
 #pragma once
 
 #include <array>
@@ -20,11 +21,12 @@ enum class ColorBy : std::uint8_t {
   Microbatch,  // modulo eight
   CostLevel,   // what its predicted time rests on
   Rank,        // modulo eight
+  Layer,       // the kind of layer that most of its time goes to; inside it, each layer's
   Difference,  // to the op that does the same in the other trace
 };
-inline constexpr std::size_t kNumColorings = 7;
+inline constexpr std::size_t kNumColorings = 8;
 inline constexpr std::array<std::string_view, kNumColorings> kColorByNames{
-    "kind", "chunk", "direction", "microbatch", "cost", "rank", "difference"};
+    "kind", "chunk", "direction", "microbatch", "cost", "rank", "layer", "difference"};
 
 // Names of sim::CostLevel, by its numbers.
 inline constexpr std::array<std::string_view, 4> kCostLevelNames{"measured", "interpolated",
@@ -44,26 +46,41 @@ class Coloring {
   // The colour of one op: by kind, later chunks of a rank are lighter, where there are none odd
   // micro-batches; else backwards are lighter than forwards.
   Color fill(OpId op, Kind kind, Theme theme) const;
+  // Of a class of colour, for pictures of letters: the first of its name, or a digit.
+  char letter(Kind kind) const { return styles_[kind].letter; }
+  // What an op is made of from its left edge to its right, by predicted time: where each stripe
+  // ends, a share of the op, and its colour. Empty: the op is of one colour.
+  struct Stripe {
+    double end = 0;
+    Color fill;
+  };
+  std::vector<Stripe> stripes(OpId op) const;
   // Whether a rank has several chunks, so that an op's stage tells it apart.
   bool has_chunks() const { return most_chunks_ > 1; }
   // What lighter shades stand for, in the order of their chunks; empty: nothing that needs words.
   std::vector<KindStyle> shades(Theme theme) const;
 
  private:
-  void add(Color color, std::string name) {
-    styles_.push_back({color, std::move(name)});
-  }
+  void add(Color color, std::string name, char letter);
   std::int32_t chunk_of(OpId op) const;
   void by_direction();
+  void by_layer();
 
   struct ClassStyle {
     Color color;
     std::string name;
+    char letter = ' ';
+  };
+  // Layers of one kind in a row, of a class of ops.
+  struct Stretch {
+    Kind of = 0;  // class of colour
+    std::int64_t time = 0;
   };
   const Trace* trace_;
   ColorBy by_;
   std::vector<Kind> classes_;
   std::vector<ClassStyle> styles_;
+  std::vector<std::vector<Stretch>> stretches_;    // Layer: by class of ops
   std::vector<std::vector<std::int32_t>> stages_;  // of each row, ascending
   std::int32_t most_chunks_ = 1;
 };

@@ -109,7 +109,11 @@ class Figure {
     y_ += 14;
     const Summary by_color = summarize(colored(), begin_.value, end_.value, first_row_, last_row_);
     for (const LegendEntry& one : viz::legend(by_color, coloring_, options_.theme)) {
-      if (one.shown) legend_entry(one.style, one.name + " " + percent_text(one.share));
+      if (one.shown) {
+        legend_entry(one.style, one.name + " " + percent_text(one.share));
+      } else if (one.time == 0) {  // in stripes alone
+        legend_entry(one.style, one.name);
+      }
     }
     const std::vector<KindStyle> shades = coloring_.shades(options_.theme);
     for (std::size_t chunk = 0; chunk < shades.size(); ++chunk)

@@ -56,7 +56,15 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
 }
 
 std::vector<LegendEntry> legend(const Summary& summary, const Coloring& coloring, Theme theme) {
-  return entries_of(summary, theme, [&](Kind kind) { return coloring.style(kind, theme); });
+  std::vector<LegendEntry> entries =
+      entries_of(summary, theme, [&](Kind kind) { return coloring.style(kind, theme); });
+  if (coloring.by() != ColorBy::Layer) return entries;
+  for (Kind kind = 1; !coloring.style(kind, theme).name.empty(); ++kind) {
+    const KindStyle style = coloring.style(kind, theme);
+    if (std::ranges::find(entries, style.name, &LegendEntry::name) != entries.end()) continue;
+    entries.push_back({.style = style, .name = std::string(style.name), .shown = false});
+  }
+  return entries;
 }
 
 std::vector<LegendEntry> memory_legend(const Trace& trace) {

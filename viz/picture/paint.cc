@@ -150,6 +150,32 @@ Color darker(Color c) {
   return {scale(c.red), scale(c.green), scale(c.blue)};
 }
 
+// What an op is made of, within its outline; of a box that the view cuts, its part.
+void paint_stripes(const Trace& trace, const Coloring& coloring, const Box& box, const Rect& whole,
+                   Scene& scene) {
+  const OpId op{box.item};
+  const std::int64_t start = trace.start_ns[op.index()], end = trace.end_ns[op.index()];
+  const auto x_of = [&](double share) {
+    const double at = static_cast<double>(start) + share * static_cast<double>(end - start);
+    const double from =
+        (at - static_cast<double>(box.begin)) / static_cast<double>(box.end - box.begin);
+    return whole.x + whole.width * std::clamp(from, 0.0, 1.0);
+  };
+  const double edge = whole.outlined ? 1 : 0;
+  double x = x_of(0);
+  for (const Coloring::Stripe& stripe : coloring.stripes(op)) {
+    const double to = x_of(stripe.end);
+    if (to - x >= 0.5) {
+      scene.rects.push_back({.x = x,
+                             .y = whole.y + edge,
+                             .width = to - x,
+                             .height = whole.height - 2 * edge,
+                             .fill = stripe.fill});
+    }
+    x = to;
+  }
+}
+
 void paint_box(const Trace& trace, const Coloring& coloring, const Box& box, const View& view,
                const LanePlace& place, Theme theme, bool op_labels, Scene& scene) {
   const double x = place.x + view.x_of(box.begin);
@@ -169,6 +195,7 @@ void paint_box(const Trace& trace, const Coloring& coloring, const Box& box, con
     rect.outline = darker(style.fill);
   }
   scene.rects.push_back(rect);
+  if (op && width >= 5) paint_stripes(trace, coloring, box, rect, scene);
   if (op && !trace.communicating_ns.empty() && width >= 5 && place.height >= 8) {
     const auto i = op.index();
     const auto whole = static_cast<double>(trace.end_ns[i] - trace.start_ns[i]);
@@ -240,13 +267,13 @@ std::string label_for(const Trace& trace, const Coloring& coloring, OpId op, dou
   std::string name = op_name(trace, op);
   if (!fitting(name, TextSize::Small, width).empty()) return name;
   const TraceClass& c = trace.class_of(op);
-  const bool told = !coloring.has_chunks() || coloring.by() == ColorBy::Kinds ||
-                    coloring.by() == ColorBy::Chunk;
+  const bool told =
+      !coloring.has_chunks() || coloring.by() == ColorBy::Kinds || coloring.by() == ColorBy::Chunk;
   if (c.name >= 0 || !told) return {};
   const std::int32_t microbatch = trace.microbatch[op.index()];
   const std::string number = microbatch >= 0 ? std::to_string(microbatch) : std::string{};
-  std::string_view shorter = std::string_view(name).substr(
-      std::min(name.find_first_not_of("0123456789"), name.size()));
+  std::string_view shorter =
+      std::string_view(name).substr(std::min(name.find_first_not_of("0123456789"), name.size()));
   std::string pair;
   if (c.kind == OpKind::Overlap) {
     pair = number + "|" + std::to_string(trace.partner[op.index()]);
@@ -259,7 +286,8 @@ std::string label_for(const Trace& trace, const Coloring& coloring, OpId op, dou
   if (coloring.by() != ColorBy::Kinds || !shorter.starts_with(whole)) return {};
   const std::string_view part = shorter.substr(whole.size());
   if (!part.empty() && part[0] != '[') return {};
-  return std::string(fitting(part.empty() ? std::string_view(number) : part, TextSize::Small, width));
+  return std::string(
+      fitting(part.empty() ? std::string_view(number) : part, TextSize::Small, width));
 }
 
 void paint_lane(const TraceIndex& index, const Coloring& coloring, const Frame& frame,
@@ -272,8 +300,7 @@ void paint_lane(const TraceIndex& index, const Coloring& coloring, const Frame& 
                           .fill = palette(theme).lane});
   paint_columns(coloring, frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {
-    paint_box(index.trace(), coloring, box, frame.view, place, theme, labels == Labels::All,
-              scene);
+    paint_box(index.trace(), coloring, box, frame.view, place, theme, labels == Labels::All, scene);
   }
   if (labels != Labels::None) label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
 }

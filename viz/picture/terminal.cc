@@ -13,7 +13,8 @@
 namespace rehearse::viz {
 namespace {
 
-char letter_of(Kind kind) {
+char letter_of(Kind kind, const Coloring* coloring) {
+  if (!is_idle(kind) && coloring != nullptr) return coloring->letter(kind);
   if (is_idle(kind)) {
     switch (cause_of(kind)) {
       case IdleCause::Communication:
@@ -60,7 +61,8 @@ struct Cell {
   Color color;
 };
 
-Cell cell_of(const LaneIndex& lane, const LaneIndex& idle, std::int64_t begin, std::int64_t end) {
+Cell cell_of(const LaneIndex& lane, const LaneIndex& idle, std::int64_t begin, std::int64_t end,
+             const Coloring* coloring) {
   std::array<std::int64_t, kNumKinds> time;
   std::int64_t busy = 0, most = 0, most_idle = 0;
   Kind kind = 0, cause = kind_of(IdleCause::Dependency);
@@ -80,10 +82,12 @@ Cell cell_of(const LaneIndex& lane, const LaneIndex& idle, std::int64_t begin, s
     }
   }
   const std::int64_t rest = end - begin - busy;
-  if (rest > busy) return {letter_of(cause), {120, 120, 120}};
-  char letter = letter_of(kind);
+  if (rest > busy) return {letter_of(cause, coloring), {120, 120, 120}};
+  char letter = letter_of(kind, coloring);
   if (rest * 20 >= end - begin) letter = static_cast<char>(std::tolower(letter));
-  return {letter, style_of(kind, Theme::Light).fill};
+  const KindStyle style =
+      coloring == nullptr ? style_of(kind, Theme::Light) : coloring->style(kind, Theme::Light);
+  return {letter, style.fill};
 }
 
 std::string padded(std::string text, std::size_t width) {
@@ -94,7 +98,8 @@ std::string padded(std::string text, std::size_t width) {
 }  // namespace
 
 std::string terminal_row(const TraceIndex& index, std::int32_t row, std::int64_t begin,
-                         std::int64_t end, std::int64_t columns, bool color) {
+                         std::int64_t end, std::int64_t columns, bool color,
+                         const Coloring* coloring) {
   const Trace& trace = index.trace();
   std::string out;
   int last = -1;
@@ -106,7 +111,8 @@ std::string terminal_row(const TraceIndex& index, std::int32_t row, std::int64_t
       out += ' ';
       continue;
     }
-    const Cell cell = cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1));
+    const Cell cell =
+        cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1), coloring);
     if (color && ansi_color(cell.color) != last) {
       last = ansi_color(cell.color);
       out += "\x1b[38;5;" + std::to_string(last) + "m";
@@ -136,7 +142,7 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
          time_text((end - begin) / columns) + "\n";
   for (std::int32_t row = first; row < last && trace.slots > 0; ++row) {
     out += padded(row_name(trace, {row}), label) + " |";
-    out += terminal_row(index, row, begin, end, columns, options.color);
+    out += terminal_row(index, row, begin, end, columns, options.color, options.coloring);
     const Summary sum = summarize(index, begin, end, row, row + 1);
     out += "| idle " + percent_text(sum.bubble_ratio()) + "\n";
   }
@@ -144,14 +150,21 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
   out += "bubbles: " + bubbles_text(sum);
   out += "\nthe ranks' time: ";
   bool first_entry = true;
-  for (const LegendEntry& entry : legend(sum, Theme::Light)) {
+  const std::vector<LegendEntry> entries = options.coloring == nullptr
+                                               ? legend(sum, Theme::Light)
+                                               : legend(sum, *options.coloring, Theme::Light);
+  for (const LegendEntry& entry : entries) {
     if (!entry.shown) continue;
     out += (first_entry ? "" : ", ") + entry.name + " " + percent_text(entry.share);
     first_entry = false;
   }
+  out += '\n';
+  if (options.coloring == nullptr) {
+    out +=
+        "F forward  B backward  I its input half  W its weight half  R recompute  X both  "
+        "O optimizer  C communication\n";
+  }
   out +=
-      "\nF forward  B backward  I its input half  W its weight half  R recompute  X both  "
-      "O optimizer  C communication\n"
       ". bubble  ~ waits for communication  ! for a straggler  : for the host  "
       "small letter: idles for a part of the column\n";
   return out;

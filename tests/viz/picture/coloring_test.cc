@@ -80,6 +80,63 @@ TEST(Coloring, CostLevelsAreNamedAndUnknownOnesAreNeither) {
   }
 }
 
+// A stage of three Mamba layers of 20 ns and one of attention of 100: mostly attention, drawn as
+// three fifths of the one behind the other's. Its letter is the word's second where another has the
+// first.
+TEST(Coloring, LayersAreOfTheKindThatTakesMostAndStripedByAll) {
+  Trace trace = chunked({{0}, {1}}, 1);
+  const auto text = [&](std::string one) {
+    trace.strings.push_back(std::move(one));
+    return static_cast<TraceString>(trace.strings.size() - 1);
+  };
+  std::vector<TraceBody> bodies;
+  std::vector<TraceNode> nodes;
+  const auto body = [&](const std::string& name, std::int64_t time) {
+    const auto first = static_cast<std::int32_t>(nodes.size());
+    nodes.push_back({.name = text("all"), .time_ns = time});
+    nodes.push_back({.name = text("beside"), .overlapped = 1, .time_ns = 1000});
+    bodies.push_back({.name = text(name), .node_begin = first, .node_end = first + 2});
+  };
+  body("embedding F", 10);
+  body("layer (mamba2) F", 20);
+  body("layer (MLP, attention) with experts F, slice 1", 100);
+  body("head F", 1);
+  std::vector<std::int32_t> begin(trace.classes.size() + 1);
+  std::vector<TraceBodyRun> runs;
+  for (std::size_t c = 0; c < trace.classes.size(); ++c) {
+    begin[c] = static_cast<std::int32_t>(runs.size());
+    const TraceClass& of = trace.classes[c];
+    if (of.kind == OpKind::Forward && of.stage.value == 0) {
+      runs.insert(runs.end(), {{.body = 1, .count = 3}, {.body = 2, .count = 1}});
+    } else if (of.kind == OpKind::Forward) {
+      runs.insert(runs.end(), {{.body = 1, .count = 1}, {.body = 3, .count = 1}});
+    }
+  }
+  begin.back() = static_cast<std::int32_t>(runs.size());
+  trace.nodes = std::move(nodes);
+  trace.bodies = std::move(bodies);
+  trace.runs = std::move(runs);
+  trace.run_begin = std::move(begin);
+  const Coloring coloring(trace, ColorBy::Layer);
+  const OpId mixed = trace.class_of({0}).kind == OpKind::Forward ? OpId{0} : OpId{1};
+  EXPECT_EQ(class_name(coloring, mixed), "L: MLP, attention with experts");
+  EXPECT_EQ(coloring.letter(coloring.classes()[mixed.index()]), 'L');
+  const std::vector<Coloring::Stripe> stripes = coloring.stripes(mixed);
+  ASSERT_EQ(stripes.size(), 2u);
+  EXPECT_DOUBLE_EQ(stripes[0].end, 60.0 / 160);
+  EXPECT_DOUBLE_EQ(stripes[1].end, 1);
+  EXPECT_EQ(stripes[1].fill, coloring.fill(mixed, coloring.classes()[mixed.index()], Theme::Light));
+  for (OpId op{0}; op.value < trace.num_ops(); ++op.value) {
+    const TraceClass& of = trace.class_of(op);
+    if (of.kind != OpKind::Forward) {
+      EXPECT_EQ(class_name(coloring, op), "neither");
+      EXPECT_TRUE(coloring.stripes(op).empty());
+    } else if (of.stage.value == 1) {
+      EXPECT_EQ(class_name(coloring, op), "M: mamba2");
+    }
+  }
+}
+
 TEST(Coloring, DifferencesFallIntoStepsOfTheirSize) {
   const Trace trace = chunked({{0}}, 4);
   std::vector<std::int64_t> elsewhere;
@@ -105,11 +162,11 @@ TEST(Coloring, SharesAreExactInEveryColumn) {
     const Coloring coloring(trace, static_cast<ColorBy>(by));
     const TraceIndex index(trace, coloring.classes());
     for (int view = 0; view < 20; ++view) {
-      const auto begin = static_cast<std::int64_t>(
-          random() % static_cast<std::uint32_t>(trace.end.value - 1));
+      const auto begin =
+          static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(trace.end.value - 1));
       const std::int64_t end =
-          begin + 1 + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(
-                                                    trace.end.value - begin));
+          begin + 1 +
+          static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(trace.end.value - begin));
       Frame frame;
       layout(index, {.begin = {begin}, .end = {end}, .width_px = 50}, lanes, frame);
       for (const LaneFrame& lane : frame.lanes) {
@@ -170,8 +227,7 @@ TEST(Labels, NeverLieWhenTheyAreShort) {
   for (OpId op{0}; op.value < trace.num_ops(); ++op.value) {
     const std::string name = op_name(trace, op);
     for (const auto& coloring : colorings) {
-      const bool tells_chunk =
-          coloring->by() == ColorBy::Kinds || coloring->by() == ColorBy::Chunk;
+      const bool tells_chunk = coloring->by() == ColorBy::Kinds || coloring->by() == ColorBy::Chunk;
       for (int width = 0; width < 60; ++width) {
         const std::string label = label_for(trace, *coloring, op, width);
         EXPECT_LE(text_width(label, TextSize::Small), width);

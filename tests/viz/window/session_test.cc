@@ -332,7 +332,7 @@ TEST(Session, ColoursAreSwitched) {
     EXPECT_NE(pictures[i], pictures[i + 1]);
   }
   EXPECT_EQ(run(session, state, "key K\n").color_by, ColorBy::Kinds);
-  EXPECT_EQ(run(session, start(session), "key K shift\n").color_by, ColorBy::Rank);
+  EXPECT_EQ(run(session, start(session), "key K shift\n").color_by, ColorBy::Layer);
 }
 
 // Any events in any order: the state stays one that can be drawn, and replays to the same picture.
