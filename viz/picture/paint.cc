@@ -184,7 +184,7 @@ void paint_box(const Trace& trace, const Coloring& coloring, const Box& box, con
   }
   if (!op_labels || place.height < 11 || width < 9) return;
   const double middle = x + width / 2, base = place.y + place.height / 2 + 4;
-  if (op) {
+  if (op && box.kind != Coloring::kNotKept) {
     const std::string label = label_for(trace, coloring, op, width - 4);
     if (!label.empty()) {
       scene.texts.push_back({.x = middle,
@@ -240,13 +240,13 @@ std::string label_for(const Trace& trace, const Coloring& coloring, OpId op, dou
   std::string name = op_name(trace, op);
   if (!fitting(name, TextSize::Small, width).empty()) return name;
   const TraceClass& c = trace.class_of(op);
-  const bool told = !coloring.has_chunks() || coloring.by() == ColorBy::Kinds ||
-                    coloring.by() == ColorBy::Chunk;
+  const bool told =
+      !coloring.has_chunks() || coloring.by() == ColorBy::Kinds || coloring.by() == ColorBy::Chunk;
   if (c.name >= 0 || !told) return {};
   const std::int32_t microbatch = trace.microbatch[op.index()];
   const std::string number = microbatch >= 0 ? std::to_string(microbatch) : std::string{};
-  std::string_view shorter = std::string_view(name).substr(
-      std::min(name.find_first_not_of("0123456789"), name.size()));
+  std::string_view shorter =
+      std::string_view(name).substr(std::min(name.find_first_not_of("0123456789"), name.size()));
   std::string pair;
   if (c.kind == OpKind::Overlap) {
     pair = number + "|" + std::to_string(trace.partner[op.index()]);
@@ -259,7 +259,8 @@ std::string label_for(const Trace& trace, const Coloring& coloring, OpId op, dou
   if (coloring.by() != ColorBy::Kinds || !shorter.starts_with(whole)) return {};
   const std::string_view part = shorter.substr(whole.size());
   if (!part.empty() && part[0] != '[') return {};
-  return std::string(fitting(part.empty() ? std::string_view(number) : part, TextSize::Small, width));
+  return std::string(
+      fitting(part.empty() ? std::string_view(number) : part, TextSize::Small, width));
 }
 
 void paint_lane(const TraceIndex& index, const Coloring& coloring, const Frame& frame,
@@ -272,8 +273,7 @@ void paint_lane(const TraceIndex& index, const Coloring& coloring, const Frame& 
                           .fill = palette(theme).lane});
   paint_columns(coloring, frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {
-    paint_box(index.trace(), coloring, box, frame.view, place, theme, labels == Labels::All,
-              scene);
+    paint_box(index.trace(), coloring, box, frame.view, place, theme, labels == Labels::All, scene);
   }
   if (labels != Labels::None) label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
 }
