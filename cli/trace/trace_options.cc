@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "schedules/base/json_reader.h"
 #include "viz/analysis/units_text.h"
+#include "viz/picture/letters/letters.h"
 
 namespace rehearse::cli {
 namespace {
@@ -105,8 +106,10 @@ void say_lost_letters(const viz::Scene& scene, const std::string& path) {
   for (const viz::Scene* one : scenes) {
     const auto found = std::ranges::find_if(one->texts, lost);
     if (found == one->texts.end()) continue;
-    print_error(path + ": the font of PNG pictures has no letters for " +
-                json_excerpt(found->text) + " and draws ?: --svg keeps them");
+    const std::string why = viz::why_no_letters();
+    print_error(path + ": no font here has the letters of " + json_excerpt(found->text) +
+                ", and ? stands for them: --svg keeps them" +
+                (why.empty() ? "" : " (" + why + ")"));
     return;
   }
 }

@@ -20,18 +20,17 @@ namespace {
 struct ViewOptions {
   std::vector<std::string> traces;
   std::string script, record, svg, png, screenshot;
-  std::int32_t width = 1440, height = 900;
+  std::int32_t width = 0, height = 0;
   double linger = 0, scale = 0;
   bool opengl = false;
 };
 
-// Where a person's window remembers itself (XDG base directory specification).
-std::string state_file() {
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
-    return std::string(state) + "/rehearse-view";
-  }
+// Where a person's choices are kept (XDG base directory specification).
+std::string settings_file() {
+  if (const char* folder = std::getenv("XDG_CONFIG_HOME"); folder != nullptr && *folder != '\0')
+    return std::string(folder) + "/rehearse/view";
   const char* home = std::getenv("HOME");
-  return home == nullptr ? std::string{} : std::string(home) + "/.local/state/rehearse-view";
+  return home == nullptr ? std::string{} : std::string(home) + "/.config/rehearse/view";
 }
 
 Result<std::vector<viz::Event>> events_of(const std::string& path) {
@@ -43,9 +42,16 @@ Result<std::vector<viz::Event>> events_of(const std::string& path) {
 
 int replay(const viz::Session& session, const ViewOptions& options,
            const std::vector<viz::Event>& events) {
-  viz::ViewState state = viz::initial_state(session, options.width, options.height,
-                                            options.scale > 0 ? options.scale : 1);
-  for (const viz::Event& event : events) state = viz::reduce(session, std::move(state), event);
+  const viz::ViewState usual;
+  viz::ViewState state =
+      viz::initial_state(session, options.width > 0 ? options.width : usual.pixel_width,
+                         options.height > 0 ? options.height : usual.pixel_height,
+                         options.scale > 0 ? options.scale : 1);
+  state.widgets = options.opengl;
+  for (const viz::Event& event : events) {
+    state = viz::reduce(session, std::move(state), event);
+    if (!state.refused.empty()) return fail("view: " + options.script + ": " + state.refused);
+  }
   const viz::Scene scene = viz::view_scene(session, state);
   if (!options.svg.empty()) {
     if (const int code = write_file(options.svg, viz::svg(scene)); code != kDone) return code;
@@ -53,7 +59,7 @@ int replay(const viz::Session& session, const ViewOptions& options,
   if (options.png.empty()) return kDone;
   say_lost_letters(scene, options.png);
   if (!options.opengl) return write_file(options.png, viz::png(scene));
-  const Result<std::vector<std::uint32_t>> drawn = viz::draw_offscreen(scene);
+  const Result<std::vector<std::uint32_t>> drawn = viz::draw_offscreen(session, state);
   if (!drawn) {
     return fail(
         "view: --opengl: " + drawn.error().message + "; leave it out to draw without OpenGL",
@@ -89,7 +95,7 @@ int view(const ViewOptions& options) {
                                 .height = options.height,
                                 .scale = options.scale,
                                 .record = options.record,
-                                .state_file = test ? std::string{} : state_file(),
+                                .settings_file = test ? std::string{} : settings_file(),
                                 .events = std::move(events).value(),
                                 .capture = test,
                                 .linger_s = options.linger});
@@ -112,8 +118,10 @@ Command view_command() {
       writes({"--png", &o->png, "the same as pixels"}),
       {"--opengl", &o->opengl, "draw --png as the window does, by OpenGL on EGL without a display"},
       writes({"--record", &o->record, "write the window's events to FILE"}),
-      {"--width", &o->width, "of the window in pixels", Whole{320, 8000}},
-      {"--height", &o->height, "of the window in pixels", Whole{240, 8000}},
+      {"--width", &o->width, "of the window in pixels (default: as it was last, else 1440)",
+       Whole{320, 8000}},
+      {"--height", &o->height, "of the window in pixels (default: as it was last, else 900)",
+       Whole{240, 8000}},
       {"--scale", &o->scale, "pixels per unit, as of a screen of 2 (default: the screen's, else 1)",
        Number{0.5, 4}},
       writes({"--screenshot", &o->screenshot, "write the window's pixels as PNG and close"}),

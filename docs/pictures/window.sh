@@ -35,6 +35,9 @@ shoot window 860 'key G\nkey 3\nkey C\nkey /\ntext 5B88\nkey Enter\nkey Escape\n
 width=3840 shoot window-4k 2160 'key H\nkey 1\nkey C\n' "$work/memory.trace" --scale 2
 shoot window-inside 760 'key X\nkey G\nkey H\nkey /\ntext 5B60\nkey Enter\nkey Escape\nkey O\n' "$work/gpt3.trace"
 
+shoot window-bubbles 820 'key X\nkey G\nkey H\nkey Z\ndo line 0\n' "$work/1f1b.trace"
+shoot window-filter 760 'key G\nkey H\ndo pin 0\ndo only kinds F\ndo only microbatches 0-5\n' "$work/interleaved.trace"
+
 # The click falls on the first rank's curve.
 "$rehearse" simulate scenarios/tiny-gpt-4-ranks.json --set plan.runtime=rehearse --trace "$work/arena.trace" >/dev/null
 shoot window-arena 760 'key X\nkey H\npress 700 280\nrelease 700 280\nmove 300 500\n' "$work/arena.trace"

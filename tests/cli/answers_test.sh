@@ -83,7 +83,7 @@ says "$title" render "$work/u.trace" --text
 "$rehearse" render "$work/u.trace" --svg "$work/u.svg" 2>"$work/err" || fail "render --svg"
 [ -s "$work/err" ] && fail "render --svg complains: $(cat "$work/err")"
 grep -qF "$title" "$work/u.svg" || fail "render --svg: the title's letters"
-says "has no letters for \"$title\" and draws ?: --svg keeps them" render "$work/u.trace" --png \
+FONTCONFIG_FILE=/dev/null says "no font here has the letters of \"$title\", and ? stands for them: --svg keeps them" render "$work/u.trace" --png \
   "$work/u.png"
 "$rehearse" render "$work/t.trace" --title "$broken" --svg "$work/b.svg"
 is_utf8 <"$work/b.svg" ||

@@ -91,10 +91,12 @@ Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
   return sum;
 }
 
-std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins) {
+std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins,
+                                       std::span<const std::uint8_t> kept) {
   std::array<std::vector<std::int64_t>, kNumGroups> durations;
   for (std::size_t i = 0; i < trace.start_ns.size(); ++i) {
     const OpId op{static_cast<std::int32_t>(i)};
+    if (!kept.empty() && kept[i] == 0) continue;
     durations[group_of(trace.class_of(op))].push_back(trace.end_ns[i] - trace.start_ns[i]);
   }
   std::vector<KindStatistics> all;

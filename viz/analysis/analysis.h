@@ -51,7 +51,9 @@ struct KindStatistics {
   std::int64_t median = 0;
   std::vector<std::int64_t> histogram;  // equal bins from shortest to longest
 };
-std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins);
+// `kept`: of those ops alone that are not 0 there; empty: of all.
+std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins,
+                                       std::span<const std::uint8_t> kept = {});
 
 // Fills trace.idle: a cause for every gap of every compute lane, for traces that come without
 // (measured ones). Needs waits; without them it leaves the trace as it is.

@@ -16,6 +16,7 @@
 #include "schedules/trace/trace_bytes.h"
 #include "viz/page/pack.h"
 #include "viz/picture/formats/png.h"
+#include "viz/picture/letters/letters.h"
 #include "viz/window/keys.h"
 #include "viz/window/view_scene.h"
 
@@ -23,6 +24,9 @@
 #include <cstdlib>
 #define PAGE_FUNCTION(name) extern "C" __attribute__((export_name(#name)))
 rehearse::Mapping::~Mapping() {}  // the page keeps its traces: no file is mapped
+rehearse::viz::Letters* rehearse::viz::installed_letters() {  // the browser draws all letters
+  return nullptr;
+}
 PAGE_FUNCTION(allocate) void* page_allocate(std::size_t bytes) {
   return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
@@ -44,7 +48,7 @@ std::unique_ptr<Session> session;
 ViewState state;
 SceneCache cache;
 std::vector<std::uint32_t> out;
-std::string fault;
+std::string fault, copied;
 
 std::uint32_t word(double value) {
   const auto number = static_cast<float>(value);
@@ -160,6 +164,15 @@ PAGE_FUNCTION(playing) std::int32_t page_playing() {
 // 1, once: a person asked for a picture.
 PAGE_FUNCTION(take_export) std::int32_t page_take_export() {
   return std::exchange(state.wants_export, false) ? 1 : 0;
+}
+
+// What was copied, once: so many bytes of text, and where they are.
+PAGE_FUNCTION(clipboard_size) std::size_t page_clipboard_size() {
+  return state.clipboard.size();
+}
+PAGE_FUNCTION(take_clipboard) const char* page_take_clipboard() {
+  copied = std::exchange(state.clipboard, {});
+  return copied.c_str();
 }
 
 PAGE_FUNCTION(commands) const std::uint32_t* page_commands() {

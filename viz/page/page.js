@@ -122,6 +122,8 @@ function drawLater() {
 function send(type, {key = 0, x = 0, y = 0, button = 0, seconds = 0, code = 0, from = {}} = {}, always = false) {
   const modifiers = (from.shiftKey ? 1 : 0) | (from.ctrlKey || from.metaKey ? 2 : 0);
   if (core.event(type, key, modifiers, x, y, button, seconds, code) || always) drawLater();
+  const copied = core.clipboard_size();
+  if (copied && navigator.clipboard) navigator.clipboard.writeText(decoder.decode(new Uint8Array(core.memory.buffer, core.take_clipboard(), copied)));
   if (core.take_export()) canvas.toBlob(blob => {
     const link = document.createElement('a');
     link.href = URL.createObjectURL(blob);

@@ -285,6 +285,16 @@ void Coloring::by_direction() {
   }
 }
 
+void Coloring::keep_only(std::span<const std::uint8_t> kept) {
+  if (by_ == ColorBy::Kinds) {
+    classes_.resize(kept.size());
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      classes_[i] = kind_of(trace_->class_of({static_cast<std::int32_t>(i)}).kind);
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    if (kept[i] == 0) classes_[i] = kNotKept;
+}
+
 std::int32_t Coloring::chunk_of(OpId op) const {
   const std::vector<std::int32_t>& stages = stages_[trace_->row_of(op).index()];
   const auto found = std::ranges::lower_bound(stages, trace_->class_of(op).stage.value);
@@ -292,6 +302,10 @@ std::int32_t Coloring::chunk_of(OpId op) const {
 }
 
 KindStyle Coloring::style(Kind kind, Theme theme) const {
+  if (kind == kNotKept) {
+    const Color grey = mixed(palette(theme).lane, palette(theme).text, 0.14);
+    return {.fill = grey, .ink = grey, .name = "not asked for"};
+  }
   if (by_ == ColorBy::Kinds || is_idle(kind)) return style_of(kind, theme);
   if (kind >= styles_.size()) return {};  // no such class
   const ClassStyle& of = styles_[kind];
@@ -304,7 +318,7 @@ static constexpr double kLightest = 0.55;
 Color Coloring::fill(OpId op, Kind kind, Theme theme) const {
   const Color color = style(kind, theme).fill;
   const TraceClass& c = trace_->class_of(op);
-  if (by_ == ColorBy::Difference) return color;
+  if (by_ == ColorBy::Difference || kind == kNotKept) return color;
   if (by_ != ColorBy::Kinds) return is_backward(c.kind) ? lighter(color, kBackward) : color;
   if (!has_chunks() || !has_stage(c)) return shade(color, trace_->microbatch[op.index()]);
   return lighter(color, kLightest * chunk_of(op) / most_chunks_);

@@ -37,6 +37,11 @@ class Coloring {
   // Difference: `elsewhere` is what each op takes in the other trace [ns]; -1: it is not there.
   explicit Coloring(const Trace& trace, ColorBy by = ColorBy::Kinds,
                     std::span<const std::int64_t> elsewhere = {});
+  // The ops that are 0 of `kept` become one class of their own: grey and without a label. REQUIRES:
+  // as long as the trace has ops.
+  void keep_only(std::span<const std::uint8_t> kept);
+  // The class of ops that are not asked for: a kind that exists in files alone.
+  static constexpr Kind kNotKept = kind_of(OpKind::Free);
 
   ColorBy by() const { return by_; }
   // A class of colour per op, for TraceIndex; empty: an op's kind is its class.
@@ -57,12 +62,13 @@ class Coloring {
   std::vector<Stripe> stripes(OpId op) const;
   // Whether a rank has several chunks, so that an op's stage tells it apart.
   bool has_chunks() const { return most_chunks_ > 1; }
+  // Which of the chunks of its rank an op belongs to, in order of their stages; 0 without a stage.
+  std::int32_t chunk_of(OpId op) const;
   // What lighter shades stand for, in the order of their chunks; empty: nothing that needs words.
   std::vector<KindStyle> shades(Theme theme) const;
 
  private:
   void add(Color color, std::string name, char letter);
-  std::int32_t chunk_of(OpId op) const;
   void by_direction();
   void by_layer();
 

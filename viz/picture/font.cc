@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+
+#include "viz/picture/letters/letters.h"
 
 namespace rehearse::viz {
 namespace {
@@ -10,7 +13,14 @@ namespace {
 // Code points after ASCII, in the order of font_data.cc.
 constexpr std::array<std::uint32_t, 6> kExtra{0xB5, 0xB7, 0xD7, 0x2013, 0x2026, 0x2192};
 
-// Decodes the code point at the front; broken UTF-8 gives one '?' per byte.
+// [px], of a picture that is not scaled.
+std::int32_t advance_of(std::uint32_t code, TextSize size) {
+  if (const Glyph* glyph = built_in_glyph(font(size), code)) return glyph->advance;
+  return static_cast<std::int32_t>(std::lround(letter_of(code, size, 1).advance));
+}
+
+}  // namespace
+
 std::uint32_t next_code_point(std::string_view& text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 0;
@@ -26,29 +36,27 @@ std::uint32_t next_code_point(std::string_view& text) {
   return code;
 }
 
-}  // namespace
-
-const Glyph& next_glyph(const FontData& font, std::string_view& text) {
-  const std::uint32_t code = next_code_point(text);
-  if (code >= 32 && code < 127) return font.glyphs[code - 32];
+const Glyph* built_in_glyph(const FontData& font, std::uint32_t code) {
+  if (code >= 32 && code < 127) return &font.glyphs[code - 32];
   for (std::size_t i = 0; i < kExtra.size(); ++i) {
-    if (kExtra[i] == code) return font.glyphs[95 + i];
+    if (kExtra[i] == code) return &font.glyphs[95 + i];
   }
-  return font.glyphs['?' - 32];
+  return nullptr;
 }
 
 bool font_has(std::string_view text) {
   while (!text.empty()) {
-    const bool question = text[0] == '?';
-    const Glyph& glyph = next_glyph(kFontData[0], text);
-    if (!question && &glyph == &kFontData[0].glyphs['?' - 32]) return false;
+    const std::uint32_t code = next_code_point(text);
+    if (built_in_glyph(kFontData[0], code) != nullptr) continue;
+    Letters* installed = installed_letters();
+    if (installed == nullptr || installed->find(code, TextSize::Normal, 1) == nullptr) return false;
   }
   return true;
 }
 
 std::int32_t text_width(std::string_view text, TextSize size) {
   std::int32_t width = 0;
-  while (!text.empty()) width += next_glyph(font(size), text).advance;
+  while (!text.empty()) width += advance_of(next_code_point(text), size);
   return width;
 }
 
@@ -56,7 +64,7 @@ std::string_view fitting(std::string_view text, TextSize size, double width) {
   std::string_view rest = text;
   std::int32_t sum = 0;
   while (!rest.empty()) {
-    sum += next_glyph(font(size), rest).advance;
+    sum += advance_of(next_code_point(rest), size);
     if (sum > width) return {};
   }
   return text;

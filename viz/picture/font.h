@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as coverage bitmaps, so that pictures need no font on the machine that draws them.
+// Text as coverage bitmaps, so that pictures need no font on the machine that draws them. Letters
+// that this font lacks come from an installed one, where there is one (letters/letters.h).
 #pragma once
 
 #include <cstdint>
@@ -37,9 +38,12 @@ inline ScaledFont font(TextSize size, double scale) {
                    : ScaledFont{&kFontData[static_cast<int>(size)], scale};
 }
 
-// The glyph of the code point at `text`'s front, which it removes; '?' where the font has none.
-const Glyph& next_glyph(const FontData& font, std::string_view& text);
-// Whether the font has every letter of UTF-8 text: ASCII and a few signs.
+// Removes the code point at the front of UTF-8 text that is not empty; broken UTF-8 gives one '?'
+// per byte.
+std::uint32_t next_code_point(std::string_view& text);
+// The font has ASCII and a few signs; null: it has no such letter.
+const Glyph* built_in_glyph(const FontData& font, std::uint32_t code);
+// Whether this font or an installed one has every letter of UTF-8 text.
 bool font_has(std::string_view text);
 // Width of UTF-8 text, in pixels of a picture that is not scaled.
 std::int32_t text_width(std::string_view text, TextSize size);

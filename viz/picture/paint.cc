@@ -211,7 +211,7 @@ void paint_box(const Trace& trace, const Coloring& coloring, const Box& box, con
   }
   if (!op_labels || place.height < 11 || width < 9) return;
   const double middle = x + width / 2, base = place.y + place.height / 2 + 4;
-  if (op) {
+  if (op && box.kind != Coloring::kNotKept) {
     const std::string label = label_for(trace, coloring, op, width - 4);
     if (!label.empty()) {
       scene.texts.push_back({.x = middle,

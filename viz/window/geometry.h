@@ -2,6 +2,7 @@
 // Where everything of the window is, from its state alone: drawing and the mouse ask the same.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "viz/window/session.h"
@@ -11,11 +12,13 @@ namespace rehearse::viz {
 struct LaneSpot {
   std::int32_t document = 0, row = 0, lane = 0;
   double y = 0, height = 0;  // on screen, scrolled [px]
+  bool pinned = false;       // above the others, not scrolled
 };
 struct RowSpot {
   std::int32_t document = 0, row = 0;
   double y = 0, height = 0;  // all of it
   double memory_y = -1;      // its memory curve; -1: none
+  bool pinned = false;
 };
 struct LinkSpot {
   std::int32_t document = 0;
@@ -23,18 +26,36 @@ struct LinkSpot {
   double y = 0;
 };
 
+struct FieldSpot {
+  Field field{};
+  double x = 0, width = 0;  // of its box; its name stands before it
+};
+struct TabSpot {
+  TableKind table{};
+  double x = 0, width = 0;
+};
+
 struct Geometry {
+  static constexpr double kMenus = 210;     // width of the window's menus, at the upper left
+  double fields_y = 30, fields_height = 0;  // the line of fields; 0: closed
   double minimap_y = 30, minimap_height = 34;
   double axis_y = 64;
   double left = 150, right = 70;  // of the lanes
   double top = 86, bottom = 0;    // of the lanes
   double width = 0;               // of the time axis
-  double panel_y = 0, panel_height = 176;
+  double pin_bottom = 0;          // pinned rows end there, and the others begin
+  double panel_y = 0, panel_height = 190;
+  double tabs_height = 22;
+  double panel_middle = 0;  // on the left the tabs and what they show, on the right the legend
+  double table_x = 0, table_y = 0, table_width = 0, table_height = 0;  // 0: no table
+  static constexpr double kTableLine = 18;
   double memory_height = 0, link_height = 0;
   double content_height = 0;  // of all lanes, to scroll
   std::vector<RowSpot> rows;
   std::vector<LaneSpot> lanes;
   std::vector<LinkSpot> links;
+  std::vector<FieldSpot> fields;
+  std::vector<TabSpot> tabs;
 
   double x_of(const ViewState& state, double time) const {
     return left + (time - state.begin) / (state.end - state.begin) * width;
@@ -45,9 +66,23 @@ struct Geometry {
   bool over_lanes(double x, double y) const {
     return x >= left && x < left + width && y >= top && y < bottom;
   }
+  // Whether a height belongs to the pinned rows, or to the others.
+  bool in_band(bool pinned, double y) const { return (y < pin_bottom) == pinned; }
+  bool over_table(double x, double y) const {
+    return x >= table_x && x < table_x + table_width && y >= table_y && y < table_y + table_height;
+  }
+  // Lines below the heads that have room; the line at a height, -1: the heads.
+  std::int32_t table_lines() const {
+    return std::max(0, static_cast<std::int32_t>(table_height / kTableLine) - 1);
+  }
+  std::int32_t table_line(double y) const {
+    return static_cast<std::int32_t>((y - table_y) / kTableLine) - 1;
+  }
 };
 
 Geometry geometry(const Session& session, const ViewState& state);
+std::string_view field_name(Field field);
+double field_name_width(Field field);  // [px], with the space behind it
 
 // What is under the mouse: a lane, and the op or the idle span there; or a curve.
 struct Hit {

@@ -13,6 +13,7 @@
 
 #include "viz/picture/font.h"
 #include "viz/picture/formats/png.h"
+#include "viz/window/widgets/fonts.h"
 
 namespace rehearse::viz {
 namespace {
@@ -36,21 +37,19 @@ ImTextureID id_of(GLuint texture) {
 ImU32 packed(Color c, unsigned alpha) {
   return IM_COL32(c.red, c.green, c.blue, alpha);
 }
-ImVec2 point(double x, double y) {
-  return {static_cast<float>(x), static_cast<float>(y)};
-}
 
 }  // namespace
 
-// Scene -> ImDrawList. Glyphs, hatches and strips are textures of our own, so that the window shows
-// what png.h draws.
+// Scene -> ImDrawList, in pixels. Letters, hatches and strips are textures of our own, so that the
+// window shows what png.h draws.
 class GlCanvas::Painter {
  public:
   Painter() {
-    make_font();
     for (std::size_t hatch = 0; hatch < hatches_.size(); ++hatch) make_hatch(hatch);
     strips_ = make_texture(kStripWidth, kStripRows, nullptr, GL_LINEAR, GL_CLAMP_TO_EDGE);
   }
+
+  Fonts& fonts() { return fonts_; }
 
   // `scale`: pixels per unit of the scene.
   void draw(const Scene& scene, double scale, ImDrawList& list) {
@@ -60,36 +59,10 @@ class GlCanvas::Painter {
   }
 
  private:
-  static constexpr std::int32_t kAtlas = 1024, kStripWidth = 8192, kStripRows = 1024;
+  static constexpr std::int32_t kStripWidth = 8192, kStripRows = 1024;
 
-  void make_font() {
-    std::vector<std::uint32_t> pixels(static_cast<std::size_t>(kAtlas) * kAtlas);
-    std::int32_t x = 1, y = 1, tallest = 0;
-    for (std::size_t size = 0; size < kFonts; ++size) {
-      const FontData& data = size < 3 ? kFontData[size] : kLargeFontData[size - 3];
-      for (std::size_t g = 0; g < kNumGlyphs; ++g) {
-        const Glyph& glyph = data.glyphs[g];
-        if (x + glyph.width + 1 > kAtlas) {
-          x = 1;
-          y += tallest + 1;
-          tallest = 0;
-        }
-        for (std::int32_t row = 0; row < glyph.height; ++row) {
-          for (std::int32_t column = 0; column < glyph.width; ++column) {
-            const char digit = data.pixels[glyph.offset + row * glyph.width + column];
-            const auto level =
-                static_cast<std::uint32_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
-            pixels[static_cast<std::size_t>((y + row) * kAtlas + x + column)] =
-                0x00FFFFFFu | (level * 17) << 24;
-          }
-        }
-        glyph_x_[size][g] = static_cast<std::int16_t>(x);
-        glyph_y_[size][g] = static_cast<std::int16_t>(y);
-        x += glyph.width + 1;
-        tallest = std::max<std::int32_t>(tallest, glyph.height);
-      }
-    }
-    font_ = make_texture(kAtlas, kAtlas, pixels.data(), GL_LINEAR, GL_CLAMP_TO_EDGE);
+  ImVec2 point(double x, double y) const {
+    return {static_cast<float>(x * scale_), static_cast<float>(y * scale_)};
   }
 
   void make_hatch(std::size_t hatch) {
@@ -106,9 +79,9 @@ class GlCanvas::Painter {
   void draw_all(const Scene& scene, ImDrawList& list) {
     const bool bound = scene.clip_width > 0;
     if (bound) {
-      list.PushClipRect(point(std::round(scene.clip_x), std::round(scene.clip_y)),
-                        point(std::round(scene.clip_x + scene.clip_width),
-                              std::round(scene.clip_y + scene.clip_height)),
+      const ImVec2 a = point(scene.clip_x, scene.clip_y),
+                   b = point(scene.clip_x + scene.clip_width, scene.clip_y + scene.clip_height);
+      list.PushClipRect({std::round(a.x), std::round(a.y)}, {std::round(b.x), std::round(b.y)},
                         true);
     }
     for (const Rect& rect : scene.plates) draw(rect, list);
@@ -117,7 +90,7 @@ class GlCanvas::Painter {
     for (const Rect& rect : scene.rects) draw(rect, list);
     for (const Line& line : scene.lines) {
       list.AddLine(point(line.x1, line.y1), point(line.x2, line.y2), packed(line.color, line.alpha),
-                   static_cast<float>(line.width));
+                   static_cast<float>(line.width * scale_));
     }
     for (const Text& text : scene.texts) draw(text, list);
     for (const Scene& layer : scene.layers) draw_all(layer, list);
@@ -129,9 +102,9 @@ class GlCanvas::Painter {
     if (rect.width <= 0 || rect.height <= 0) return;
     if (rect.alpha > 0) list.AddRectFilled(a, b, packed(rect.fill, rect.alpha));
     if (rect.hatch != Hatch::None) {
-      constexpr float kScale = 1.0f / static_cast<float>(kHatchPeriod);
+      const float period = static_cast<float>(kHatchPeriod * scale_);
       list.AddImage(id_of(hatches_[static_cast<std::size_t>(rect.hatch)]), a, b,
-                    {a.x * kScale, a.y * kScale}, {b.x * kScale, b.y * kScale},
+                    {a.x / period, a.y / period}, {b.x / period, b.y / period},
                     packed(rect.ink, 255));
     }
     if (rect.outlined) list.AddRect(a, b, packed(rect.outline, 255));
@@ -153,50 +126,42 @@ class GlCanvas::Painter {
   void draw(const Area& area, ImDrawList& list) {
     for (std::size_t i = 0; i < area.x.size(); ++i) {
       const float right = i + 1 < area.x.size() ? area.x[i + 1] : area.end;
-      list.AddRectFilled({area.x[i], area.y[i]}, {right, area.base}, packed(area.fill, area.alpha));
+      list.AddRectFilled(point(area.x[i], area.y[i]), point(right, area.base),
+                         packed(area.fill, area.alpha));
     }
   }
 
-  // Glyphs begin on pixels of the screen.
+  // Letters begin on pixels of the screen. Where those of an installed font are wider than the
+  // picture's own, they stand closer.
   void draw(const Text& text, ImDrawList& list) {
-    const ScaledFont scaled = font(text.size, scale_);
-    const FontData& data = *scaled.data;
-    const bool large = scaled.data != &font(text.size);
-    const auto size = static_cast<std::size_t>(text.size) + (large ? 3 : 0);
-    double x = text.x * scale_;
-    if (text.anchor != Anchor::Begin) {
-      double width = 0;
-      for (std::string_view rest = text.text; !rest.empty();)
-        width += next_glyph(data, rest).advance * scaled.factor;
-      x -= width * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
-    }
-    double pen = std::round(x);
-    const double base = std::round(text.y * scale_);
-    constexpr float kUnit = 1.0f / kAtlas;
+    fonts_.want(text.text);
+    const ImFont& font = *fonts_.font(text.size);
+    double width = 0;
+    for (std::string_view rest = text.text; !rest.empty();) width += glyph_of(font, rest).AdvanceX;
+    const double room = text_width(text.text, text.size) * scale_;
+    const double closer = width > room && width > 0 ? room / width : 1;
+    const double share = text.anchor == Anchor::Begin ? 0 : text.anchor == Anchor::Middle ? 0.5 : 1;
+    double pen = std::round(text.x * scale_ - width * closer * share);
+    const double top = std::round(text.y * scale_) - fonts_.base(text.size);
     for (std::string_view rest = text.text; !rest.empty();) {
-      const Glyph& glyph = next_glyph(data, rest);
-      const auto g = static_cast<std::size_t>(&glyph - data.glyphs);
-      const auto u = static_cast<float>(glyph_x_[size][g]),
-                 v = static_cast<float>(glyph_y_[size][g]);
-      const double left = std::round(pen) + glyph.left * scaled.factor,
-                   top = base - glyph.top * scaled.factor;
-      if (glyph.width > 0) {
-        list.AddImage(id_of(font_), point(left / scale_, top / scale_),
-                      point((left + glyph.width * scaled.factor) / scale_,
-                            (top + glyph.height * scaled.factor) / scale_),
-                      {u * kUnit, v * kUnit},
-                      {(u + static_cast<float>(glyph.width)) * kUnit,
-                       (v + static_cast<float>(glyph.height)) * kUnit},
-                      packed(text.color, 255));
+      const ImFontGlyph& glyph = glyph_of(font, rest);
+      const double left = std::round(pen);
+      if (glyph.Visible) {
+        list.AddImage(ImGui::GetIO().Fonts->TexID,
+                      {static_cast<float>(left) + glyph.X0, static_cast<float>(top) + glyph.Y0},
+                      {static_cast<float>(left) + glyph.X1, static_cast<float>(top) + glyph.Y1},
+                      {glyph.U0, glyph.V0}, {glyph.U1, glyph.V1}, packed(text.color, 255));
       }
-      pen += glyph.advance * scaled.factor;
+      pen += glyph.AdvanceX * closer;
     }
   }
+  static const ImFontGlyph& glyph_of(const ImFont& font, std::string_view& text) {
+    return *font.FindGlyph(static_cast<ImWchar>(next_code_point(text)));
+  }
 
-  GLuint font_ = 0, strips_ = 0;
+  Fonts fonts_;
+  GLuint strips_ = 0;
   std::array<GLuint, 8> hatches_{};
-  static constexpr std::size_t kFonts = 6;  // three sizes, and twice those
-  std::array<std::array<std::int16_t, kNumGlyphs>, kFonts> glyph_x_{}, glyph_y_{};
   double scale_ = 1;
   std::int32_t row_ = 0;  // of the strips' texture, next to use
 };
@@ -204,6 +169,7 @@ class GlCanvas::Painter {
 GlCanvas::GlCanvas() {
   ImGui::CreateContext();
   ImGui::GetIO().IniFilename = nullptr;
+  ImGui::GetIO().ConfigInputTextCursorBlink = false;  // a picture that nobody changes stays
   ready_ = ImGui_ImplOpenGL3_Init("#version 330 core");
   if (ready_) painter_ = std::make_unique<Painter>();
 }
@@ -217,18 +183,40 @@ bool GlCanvas::ready() const {
   return ready_;
 }
 
-void GlCanvas::draw(const Scene& scene, std::int32_t framebuffer_width,
-                    std::int32_t framebuffer_height) {
+Fonts& GlCanvas::fonts() {
+  return painter_->fonts();
+}
+
+void GlCanvas::use_clipboard(void (*set)(void*, const char*), const char* (*get)(void*),
+                             void* window) {
   ImGuiIO& io = ImGui::GetIO();
-  const auto scale = static_cast<float>(scene.scale);
-  io.DisplaySize = {static_cast<float>(framebuffer_width) / scale,
-                    static_cast<float>(framebuffer_height) / scale};
-  io.DisplayFramebufferScale = {scale, scale};
+  io.SetClipboardTextFn = set;
+  io.GetClipboardTextFn = get;
+  io.ClipboardUserData = window;
+}
+
+void GlCanvas::frame(double scale, std::int32_t framebuffer_width, std::int32_t framebuffer_height,
+                     const std::function<void()>& build) {
+  painter_->fonts().prepare(scale);
+  ImGuiIO& io = ImGui::GetIO();
+  io.DisplaySize = {static_cast<float>(framebuffer_width), static_cast<float>(framebuffer_height)};
   io.DeltaTime = 1.0f / 60.0f;
   ImGui_ImplOpenGL3_NewFrame();
   ImGui::NewFrame();
-  painter_->draw(scene, scene.scale, *ImGui::GetBackgroundDrawList());
+  if (build) build();
   ImGui::Render();
+}
+
+void GlCanvas::draw(const Scene& scene, std::int32_t framebuffer_width,
+                    std::int32_t framebuffer_height, const std::function<void()>& build) {
+  const auto once = [&] {
+    frame(scene.scale, framebuffer_width, framebuffer_height, [&] {
+      painter_->draw(scene, scene.scale, *ImGui::GetBackgroundDrawList());
+      if (build) build();
+    });
+  };
+  once();
+  if (painter_->fonts().incomplete()) once();  // letters that are met for the first time
   glViewport(0, 0, framebuffer_width, framebuffer_height);
   const auto level = [](std::uint8_t c) { return static_cast<float>(c) / 255.0f; };
   glClearColor(level(scene.background.red), level(scene.background.green),

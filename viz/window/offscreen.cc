@@ -9,6 +9,8 @@
 #include <string>
 
 #include "viz/window/gl_canvas.h"
+#include "viz/window/view_scene.h"
+#include "viz/window/widgets/widgets.h"
 #include "viz/window/window_module.h"
 
 namespace rehearse::viz {
@@ -83,14 +85,23 @@ class Offscreen {
 
 }  // namespace
 
-Result<std::vector<std::uint32_t>> window_module::draw(const Scene& scene) {
+Result<std::vector<std::uint32_t>> window_module::draw(const Session& session,
+                                                       const ViewState& state) {
+  const Scene scene = view_scene(session, state);
+  const std::int32_t width = scene.pixel_width(), height = scene.pixel_height();
   Offscreen context;
-  if (const Result<> opened = context.open(scene.pixel_width(), scene.pixel_height()); !opened)
-    return opened.error();
+  if (const Result<> opened = context.open(width, height); !opened) return opened.error();
   GlCanvas canvas;
   if (!canvas.ready()) return Error{"OpenGL could not be set up"};
-  canvas.draw(scene, scene.pixel_width(), scene.pixel_height());
-  return GlCanvas::pixels(scene.pixel_width(), scene.pixel_height());
+  std::function<void()> build;
+  Widgets widgets(canvas.fonts());
+  if (state.widgets) {
+    build = [&] { (void)widgets.build(session, state); };
+    constexpr int kSettle = 3;  // frames until all widgets have their sizes
+    for (int i = 0; i < kSettle; ++i) canvas.frame(scene.scale, width, height, build);
+  }
+  canvas.draw(scene, width, height, build);
+  return GlCanvas::pixels(width, height);
 }
 
 }  // namespace rehearse::viz

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "schedules/base/result.h"
-#include "viz/picture/scene.h"
+#include "viz/window/session.h"
 
 namespace rehearse::viz {
 
-// Pixels 0xAABBGGRR, row by row, scene.width * scene.height of them. Error: why there is no such
-// context here (no EGL, no surfaceless platform, no OpenGL 3.3, no module).
-Result<std::vector<std::uint32_t>> draw_offscreen(const Scene& scene);
+// What a window of that state shows, with its menus, fields and tables where `state.widgets` is
+// set. Pixels 0xAABBGGRR, row by row. Error: why there is no such context here (no EGL, no
+// surfaceless platform, no OpenGL 3.3, no module).
+Result<std::vector<std::uint32_t>> draw_offscreen(const Session& session, const ViewState& state);
 
 }  // namespace rehearse::viz

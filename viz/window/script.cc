@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "viz/analysis/units_text.h"
+#include "viz/window/state/commands.h"
 
 namespace rehearse::viz {
 namespace {
@@ -14,7 +15,8 @@ using Type = Event::Type;
 constexpr std::pair<Type, std::string_view> kTypes[] = {
     {Type::Key, "key"},     {Type::Text, "text"},       {Type::Move, "move"},
     {Type::Press, "press"}, {Type::Release, "release"}, {Type::DoubleClick, "double"},
-    {Type::Wheel, "wheel"}, {Type::Resize, "resize"},   {Type::Tick, "tick"}};
+    {Type::Wheel, "wheel"}, {Type::Resize, "resize"},   {Type::Tick, "tick"},
+    {Type::Command, "do"}};
 
 std::string_view next_word(std::string_view& line) {
   const std::size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
@@ -39,9 +41,13 @@ std::string parse_line(std::string_view line, Event& event) {
     known = true;
   }
   if (!known) return "no such event: " + std::string(verb);
-  if (event.type == Type::Text) {
+  if (event.type == Type::Text || event.type == Type::Command) {
     if (!line.empty()) line.remove_prefix(1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     event.text = line;
+    const std::string_view name = line.substr(0, line.find(' '));
+    if (event.type == Type::Command && command_named(name) == nullptr)
+      return "no such command: " + std::string(name);
     return {};
   }
   if (event.type == Type::Key) {
@@ -98,6 +104,7 @@ std::string to_script(const Event& event) {
       line.append(" ").append(name_of(event.key));
       break;
     case Type::Text:
+    case Type::Command:
       return line + " " + event.text + "\n";
     case Type::Tick:
       return line + " " + fixed_text(event.seconds, 4) + "\n";

@@ -3,7 +3,9 @@
 //
 //   key W [shift] [ctrl]    text 3B2         tick SECONDS        resize WIDTH HEIGHT [SCALE]
 //   move X Y    press X Y [BUTTON] [shift]   release X Y [BUTTON]   double X Y
-//   wheel X Y [shift] [ctrl]                 # a comment
+//   wheel X Y [shift] [ctrl]                 do COMMAND [WORDS]      # a comment
+//
+// Commands and what they are given: state/commands.h.
 #pragma once
 
 #include <string>

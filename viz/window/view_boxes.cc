@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What opens above the lanes: statistics per kind, the inside of an op, keys and mouse.
+// What opens above the lanes: the inside of an op.
 #include <algorithm>
 #include <array>
 
@@ -24,18 +24,6 @@ void heads(const ViewContext& c, Scene& layer, double x, double y, std::span<con
     add_text(layer, x + head.x, y, std::string(head.text), TextSize::Small, c.colors.faint_text,
              head.anchor);
   }
-}
-
-// The kinds of ops that any trace has.
-std::vector<std::pair<OpKind, Payload>> kinds_of(const Session& session) {
-  std::vector<std::pair<OpKind, Payload>> kinds;
-  for (const Document& document : session.documents()) {
-    for (const KindStatistics& kind : document.kinds()) {
-      const std::pair key{kind.kind, kind.payload};
-      if (std::ranges::find(kinds, key) == kinds.end()) kinds.push_back(key);
-    }
-  }
-  return kinds;
 }
 
 // Predicted, all repetitions together [ns]; 0: unknown.
@@ -211,67 +199,6 @@ void draw_box(const ViewContext& c, Scene& layer, double x, double y, double wid
                          .outline = c.colors.faint_text});
 }
 
-void draw_statistics(const ViewContext& c, Scene& layer) {
-  const auto kinds = kinds_of(c.session);
-  const auto traces = c.session.documents().size();
-  const double row = traces == 2 ? 44 : 30;
-  const double label = traces == 2 ? 90 : 0;  // a column that names the trace
-  const double width = std::min(900.0 + label, c.state.width - 60.0),
-               height = 50 + row * static_cast<double>(kinds.size());
-  const double x = (c.state.width - width) / 2, y = c.at.top + 10;
-  draw_box(c, layer, x, y, width, height);
-  const std::array<Head, 7> columns{{{14, "op"},
-                                     {label + 150, "count"},
-                                     {label + 220, "total"},
-                                     {label + 300, "shortest"},
-                                     {label + 380, "median"},
-                                     {label + 460, "longest"},
-                                     {label + 540, "histogram"}}};
-  heads(c, layer, x, y + 22, columns);
-  const double histogram = columns.back().x;
-  double line = y + 48;
-  for (const std::pair<OpKind, Payload>& shown : kinds) {
-    double at = line;
-    for (std::size_t d = 0; d < traces; ++d, at += 18) {
-      const Document& document = c.session.at(static_cast<std::int32_t>(d));
-      const auto found = std::ranges::find_if(document.kinds(), [&](const KindStatistics& kind) {
-        return kind.kind == shown.first && kind.payload == shown.second;
-      });
-      if (found == document.kinds().end()) continue;
-      const bool measured = document.trace().label == TraceLabel::Measured;
-      const Color color = d == 0 ? c.colors.text : c.colors.faint_text;
-      const std::array<std::string, 6> cells{d == 0 ? kind_name(found->kind, found->payload) : "",
-                                             std::to_string(found->count),
-                                             time_text(found->total),
-                                             time_text(found->shortest),
-                                             time_text(found->median),
-                                             time_text(found->longest)};
-      for (std::size_t i = 0; i < cells.size(); ++i)
-        add_text(layer, x + columns[i].x, at, cells[i], TextSize::Small, color);
-      if (traces == 2) {
-        add_text(layer, x + label + 50, at, measured ? "measured" : "predicted", TextSize::Small,
-                 color);
-      }
-      const std::int64_t most =
-          std::max<std::int64_t>(1, *std::ranges::max_element(found->histogram));
-      const double bin = (width - histogram - 14) / static_cast<double>(found->histogram.size());
-      const double room = traces == 2 ? 16 : 22;
-      for (std::size_t i = 0; i < found->histogram.size(); ++i) {
-        if (found->histogram[i] == 0) continue;
-        const double tall = std::max(
-            1.0, room * static_cast<double>(found->histogram[i]) / static_cast<double>(most));
-        layer.rects.push_back({.x = x + histogram + bin * static_cast<double>(i),
-                               .y = at + 4 - tall,
-                               .width = bin * 0.9,
-                               .height = tall,
-                               .fill = color_of(shown.first),
-                               .alpha = static_cast<std::uint8_t>(d == 0 ? 255 : 150)});
-      }
-    }
-    line += row;
-  }
-}
-
 void draw_inside(const ViewContext& c, Scene& layer) {
   const OpRef shown = c.state.selected;
   const Trace& trace = c.session.at(shown.document).trace();
@@ -305,53 +232,6 @@ void draw_inside(const ViewContext& c, Scene& layer) {
            TextSize::Normal, c.colors.faint_text, Anchor::End);
   nodes_table(c, layer, *nodes, same, x + 14, y + 50, left - 28, most);
   operands_table(c, layer, trace, shown.op, x + left, y + 50, width - left - 14, most);
-}
-
-void draw_help(const ViewContext& c, Scene& layer) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 32> kLines{
-      {{"W S, Ctrl + wheel", "zoom at the mouse"},
-       {"A D, Shift + drag, right drag", "pan"},
-       {"wheel", "scroll the rows"},
-       {"V", "the wheel zooms, Ctrl + wheel scrolls"},
-       {"Home", "the whole step"},
-       {"U, Shift + U", "the view before, and after"},
-       {"1 2 3", "warm-up, steady state, cool-down"},
-       {"click", "select an op; of a bubble, the op that ends it"},
-       {"F, double click", "to the middle, then close"},
-       {", .", "previous, next op of the lane"},
-       {"[ ]", "what came last before it, what it lets go on"},
-       {"drag", "measure a range"},
-       {"M", "measure the selected op"},
-       {"O", "inside the selected op: kernels, operands"},
-       {"/ then Enter, Up, Down; N", "search by name; the next hit"},
-       {"click a memory curve", "what is alive then and at the peak; the arena as a map"},
-       {"C", "critical path"},
-       {"B", "causes of bubbles"},
-       {"K, Shift + K", "colour by kind, chunk, direction, micro-batch, cost, rank, difference"},
-       {"G", "memory"},
-       {"L", "links"},
-       {"H", "other streams"},
-       {"click a rank's name", "fold its streams"},
-       {"T", "statistics per kind"},
-       {"R", "rows of experts over the steps of a run"},
-       {"Shift + D", "errors, where two traces are open"},
-       {"Space, click the axis", "play, scrub"},
-       {"X", "light or dark"},
-       {"Ctrl and + - 0", "larger, smaller, the screen's own size of text"},
-       {"Ctrl + E", "write this view as SVG"},
-       {"Ctrl + Q", "close the window"},
-       {"Esc", "close, clear"}}};
-  constexpr double kWidth = 560, kHelpLine = 20;
-  const double height = kHelpLine * static_cast<double>(kLines.size()) + 44;
-  const double x = (c.state.width - kWidth) / 2, y = std::max(4.0, (c.state.height - height) / 2);
-  draw_box(c, layer, x, y, kWidth, height);
-  add_text(layer, x + 18, y + 26, "Keys and mouse", TextSize::Title, c.colors.text);
-  for (std::size_t i = 0; i < kLines.size(); ++i) {
-    const double line = y + 50 + kHelpLine * static_cast<double>(i);
-    add_text(layer, x + 18, line, std::string(kLines[i].first), TextSize::Normal, c.colors.text);
-    add_text(layer, x + 240, line, std::string(kLines[i].second), TextSize::Normal,
-             c.colors.faint_text);
-  }
 }
 
 }  // namespace rehearse::viz

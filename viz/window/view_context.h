@@ -28,6 +28,13 @@ struct ViewContext {
   ColorBy color_by(std::int32_t document) const {
     return state.color_by == ColorBy::Difference && document == 0 ? ColorBy::Kinds : state.color_by;
   }
+  // By these colours and the filter.
+  const TraceIndex& index(std::int32_t document) const {
+    return session.at(document).index(color_by(document), state.filter);
+  }
+  const Coloring& coloring(std::int32_t document) const {
+    return session.at(document).coloring(color_by(document), state.filter);
+  }
   // Since the step's begin.
   static double since(const Trace& trace, std::int64_t time) {
     return static_cast<double>(time - trace.begin.value);
@@ -40,7 +47,10 @@ struct ViewContext {
   std::pair<double, double> shown_range() const;
   // Rows [first, last) of a document within times since the step's begin; last -1: all rows.
   Summary summary_of(std::int32_t document, double begin, double end, std::int32_t first = 0,
-                     std::int32_t last = -1, ColorBy by = ColorBy::Kinds) const;
+                     std::int32_t last = -1) const;
+  // The same by an index of that document.
+  Summary summary_by(const TraceIndex& index, double begin, double end, std::int32_t first = 0,
+                     std::int32_t last = -1) const;
 };
 
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
@@ -53,11 +63,15 @@ void draw_facts(const ViewContext& c, Scene& layer, std::span<const Fact> facts)
 // The parts, each added to `scene`.
 void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
-void draw_panel(const ViewContext& c, Scene& scene);  // the selected op; where the time went
-Scene top_layer(const ViewContext& c);                // tooltip, search, and the boxes below
+// The selected op, or a table; where the time went.
+void draw_panel(const ViewContext& c, Scene& scene, SceneCache& cache);
+void draw_fields(const ViewContext& c, Scene& scene);  // the line that one types into
+void draw_tabs(const ViewContext& c, Scene& scene);
+// REQUIRES: a table is open.
+void draw_table(const ViewContext& c, const Table& table, Scene& scene);
+Scene top_layer(const ViewContext& c);  // tooltip, and the boxes below
 // An empty box, and what stands in one above the lanes.
 void draw_box(const ViewContext& c, Scene& layer, double x, double y, double width, double height);
-void draw_statistics(const ViewContext& c, Scene& layer);
 void draw_inside(const ViewContext& c, Scene& layer);  // REQUIRES: an op is selected
 // The heat map of a run's experts, with what the cell under the mouse is. REQUIRES: trace 0 has
 // them.

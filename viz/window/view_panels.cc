@@ -26,13 +26,16 @@ std::pair<double, double> ViewContext::shown_range() const {
   return end > begin ? std::pair{begin, end} : std::pair{state.begin, state.end};
 }
 Summary ViewContext::summary_of(std::int32_t document, double begin, double end, std::int32_t first,
-                                std::int32_t last, ColorBy by) const {
-  const Trace& trace = session.at(document).trace();
+                                std::int32_t last) const {
+  return summary_by(session.at(document).index(), begin, end, first, last);
+}
+Summary ViewContext::summary_by(const TraceIndex& index, double begin, double end,
+                                std::int32_t first, std::int32_t last) const {
+  const Trace& trace = index.trace();
   const std::int64_t from = trace.begin.value + std::max<std::int64_t>(0, std::llround(begin));
   const std::int64_t to =
       std::min<std::int64_t>(trace.end.value, trace.begin.value + std::llround(end));
-  return summarize(session.at(document).index(by), from, std::max(from, to), first,
-                   last < 0 ? trace.num_rows() : last);
+  return summarize(index, from, std::max(from, to), first, last < 0 ? trace.num_rows() : last);
 }
 
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
@@ -44,10 +47,12 @@ void add_text(Scene& to, double x, double y, std::string what, TextSize size, Co
 void draw_bar(const ViewContext& c, Scene& scene) {
   const Trace& trace = c.session.at(0).trace();
   const std::string title = trace.title.empty() ? trace.schedule_name : trace.title;
-  add_text(scene, 12, 21, clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title,
-           c.colors.text);
-  const double x =
-      12 + text_width(clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title) + 16;
+  // The window's menus stand before the title.
+  const double left = c.state.widgets ? Geometry::kMenus + 10 : 12;
+  const std::string shown =
+      clipped(title, TextSize::Title, c.state.width * (c.state.widgets ? 0.3 : 0.4));
+  add_text(scene, left, 21, shown, TextSize::Title, c.colors.text);
+  const double x = left + text_width(shown, TextSize::Title) + 16;
   std::string line = trace.label == TraceLabel::Predicted ? "predicted " : "measured ";
   line += time_text(trace.step().value);
   if (c.session.compares()) {
@@ -88,9 +93,8 @@ static Scene whole_step(const ViewContext& c) {
   for (std::int32_t i = 0; i < lines && trace.slots > 0; ++i) {
     lanes.push_back(static_cast<std::int32_t>(std::int64_t{i} * rows / lines) * trace.slots);
   }
-  const ColorBy by = c.color_by(0);
   Frame frame;
-  layout(document.index(by),
+  layout(c.index(0),
          {.begin = trace.begin,
           .end = {trace.begin.value + std::max<std::int64_t>(1, c.session.longest_step())},
           .width_px = static_cast<std::int32_t>(c.at.width),
@@ -105,18 +109,21 @@ static Scene whole_step(const ViewContext& c) {
       (c.at.minimap_height - 4) / static_cast<double>(std::max<std::size_t>(1, lanes.size()));
   double y = c.at.minimap_y + 2;
   for (const LaneFrame& lane : frame.lanes) {
-    paint_lane(document.index(by), document.coloring(by), frame, lane,
-               {.x = c.at.left, .y = y, .height = height}, c.theme, layer, Labels::None);
+    paint_lane(c.index(0), c.coloring(0), frame, lane, {.x = c.at.left, .y = y, .height = height},
+               c.theme, layer, Labels::None);
     y += height;
   }
   return layer;
 }
 
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
-  const bool moved = cache.minimap.clip_x != c.at.left || cache.minimap_width != c.at.width;
+  const bool moved = cache.minimap.clip_x != c.at.left || cache.minimap_width != c.at.width ||
+                     cache.minimap_y != c.at.minimap_y || !(cache.minimap_filter == c.state.filter);
   if (moved || cache.minimap_theme != c.theme || cache.minimap_color_by != c.color_by(0)) {
     cache.minimap = whole_step(c);
     cache.minimap_width = c.at.width;
+    cache.minimap_y = c.at.minimap_y;
+    cache.minimap_filter = c.state.filter;
     cache.minimap_theme = c.theme;
     cache.minimap_color_by = c.color_by(0);
   }
@@ -170,10 +177,9 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   double bar_y = y + 10;
   for (std::size_t d = 0; d < traces; ++d, bar_y += kBarHeight + 2) {
     const auto document = static_cast<std::int32_t>(d);
-    const ColorBy by = c.color_by(document);
-    const Summary sum = c.summary_of(document, begin, end, 0, -1, by);
+    const Summary sum = c.summary_by(c.index(document), begin, end);
     double x = left;
-    for (const LegendEntry& entry : legend(sum, c.session.at(document).coloring(by), c.theme)) {
+    for (const LegendEntry& entry : legend(sum, c.coloring(document), c.theme)) {
       scene.rects.push_back({.x = x,
                              .y = bar_y,
                              .width = width * entry.share,
@@ -211,7 +217,7 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
     entry_of({.fill = entry.style.fill, .hatch = entry.style.hatch, .ink = entry.style.ink},
              std::move(label));
   }
-  const std::vector<KindStyle> shades = c.session.at(0).coloring(c.color_by(0)).shades(c.theme);
+  const std::vector<KindStyle> shades = c.coloring(0).shades(c.theme);
   for (std::size_t chunk = 0; chunk < shades.size(); ++chunk) {
     entry_of({.fill = shades[chunk].fill}, (chunk == 0 ? "chunk " : "") + std::to_string(chunk));
   }
@@ -264,107 +270,69 @@ void draw_facts(const ViewContext& c, Scene& layer, std::span<const Fact> facts)
   }
 }
 
-// Below the lanes: the selected op on the left, where the time in view went on the right.
-void draw_panel(const ViewContext& c, Scene& scene) {
+static void draw_selected(const ViewContext& c, double middle, double y, Scene& scene) {
+  const std::vector<Fact> facts = describe_op(c.session, c.state.selected, true);
+  add_text(scene, 12, y, facts[0].name + ", " + facts[0].value, TextSize::Normal, c.colors.text);
+  const std::size_t half = facts.size() / 2;
+  for (std::size_t i = 1; i < facts.size(); ++i) {
+    const double x = i <= half ? 12 : 12 + middle / 2;
+    const double line = y + 18 * static_cast<double>(i <= half ? i : i - half);
+    add_text(scene, x, line, facts[i].name, TextSize::Small, c.colors.faint_text);
+    add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, middle / 2 - 96),
+             TextSize::Small, c.colors.text);
+  }
+}
+
+// What a first look needs; ? has all of it.
+static void draw_hints(const ViewContext& c, double middle, double y, Scene& scene) {
+  add_text(scene, 12, y, "Click an op or a bubble.", TextSize::Normal, c.colors.faint_text);
+  if (c.state.critical) {
+    const CriticalPath& path = c.session.at(0).critical();
+    add_text(scene, 12, y + 20,
+             "Critical path: " + std::to_string(path.ops.size()) + " ops, " +
+                 time_text(path.in_ops) + " in ops, " + time_text(path.waiting) + " waiting",
+             TextSize::Small, c.colors.text);
+    return;
+  }
+  constexpr std::array<std::string_view, 6> kHints{
+      "The mouse over a bubble says why it is there, and whom the rank waits for.",
+      "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
+      "C: the critical path. K: other colours. L: links. Click a memory curve: what is alive.",
+      "/ finds ops by name; Ctrl + F asks for kinds, ranks, micro-batches. P pins a row.",
+      "The tables above are sorted by a click on a head and copied by Ctrl + C.",
+      "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
+  double line = y + 22;
+  for (const std::string_view hint : kHints) {
+    add_text(scene, 12, line, clipped(hint, TextSize::Small, middle - 24), TextSize::Small,
+             c.colors.faint_text);
+    line += 18;
+  }
+}
+
+// Below the lanes: the selected op or a table on the left, where the time in view went on the
+// right.
+void draw_panel(const ViewContext& c, Scene& scene, SceneCache& cache) {
   scene.plates.push_back({.y = c.at.panel_y,
                           .width = static_cast<double>(c.state.width),
                           .height = c.at.panel_height,
                           .fill = c.colors.lane});
-  double y = c.at.panel_y + 20;
-  const double middle = c.state.width * 0.46;
-  if (c.state.selected) {
-    const std::vector<Fact> facts = describe_op(c.session, c.state.selected, true);
-    add_text(scene, 12, y, facts[0].name + ", " + facts[0].value, TextSize::Normal, c.colors.text);
-    const std::size_t half = (facts.size()) / 2;
-    for (std::size_t i = 1; i < facts.size(); ++i) {
-      const double x = i <= half ? 12 : 12 + middle / 2;
-      const double line = y + 18 * static_cast<double>(i <= half ? i : i - half);
-      add_text(scene, x, line, facts[i].name, TextSize::Small, c.colors.faint_text);
-      add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, middle / 2 - 96),
-               TextSize::Small, c.colors.text);
-    }
+  const double y = c.at.panel_y + c.at.tabs_height + 18;
+  draw_tabs(c, scene);
+  if (c.state.table != TableKind::None) {
+    draw_table(c, cache.table.of(c.session, c.state), scene);
+  } else if (c.state.selected) {
+    draw_selected(c, c.at.panel_middle, y, scene);
   } else {
-    add_text(scene, 12, y, "Click an op or a bubble.", TextSize::Normal, c.colors.faint_text);
-    if (!c.state.critical) {
-      // What a first look needs; ? has all of it.
-      constexpr std::array<std::string_view, 5> kHints{
-          "The mouse over a bubble says why it is there, and whom the rank waits for.",
-          "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
-          "C: the critical path. K: other colours. L: links. Click a memory curve: what is alive.",
-          "/ finds ops by name. Drag over the lanes measures a range.",
-          "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
-      double line = y + 22;
-      for (const std::string_view hint : kHints) {
-        add_text(scene, 12, line, clipped(hint, TextSize::Small, middle - 24), TextSize::Small,
-                 c.colors.faint_text);
-        line += 18;
-      }
-    }
-    if (c.state.critical) {
-      const CriticalPath& path = c.session.at(0).critical();
-      add_text(scene, 12, y + 20,
-               "Critical path: " + std::to_string(path.ops.size()) + " ops, " +
-                   time_text(path.in_ops) + " in ops, " + time_text(path.waiting) + " waiting",
-               TextSize::Small, c.colors.text);
-    }
+    draw_hints(c, c.at.panel_middle, y, scene);
   }
-  shares(c, middle, y, scene);
+  shares(c, c.at.panel_middle, c.at.panel_y + 20, scene);
 }
 
-// What is typed, and the ops whose names hold it: those around the selected one.
-static void draw_search(const ViewContext& c, Scene& layer) {
-  constexpr double kWidth = 460, kHitLine = 18;
-  constexpr std::ptrdiff_t kShown = 12;
-  const std::int32_t d = c.state.selected ? c.state.selected.document : 0;
-  const Document& document = c.session.at(d);
-  const Trace& trace = document.trace();
-  const std::vector<OpId>& hits = document.hits(c.state.search);
-  const auto here = std::ranges::lower_bound(hits, c.state.selected.op);
-  const bool chosen = here != hits.end() && *here == c.state.selected.op;
-  const auto count = static_cast<std::ptrdiff_t>(hits.size());
-  const std::ptrdiff_t first =
-      chosen ? std::clamp<std::ptrdiff_t>(here - hits.begin() - kShown / 2, 0,
-                                          std::max<std::ptrdiff_t>(0, count - kShown))
-             : 0;
-  const std::ptrdiff_t last = std::min(first + kShown, count);
-  const double x = c.state.width / 2.0 - kWidth / 2, y = c.at.top + 8;
-  draw_box(c, layer, x, y, kWidth, 32 + kHitLine * static_cast<double>(last - first));
-  add_text(layer, x + 12, y + 20, "/" + c.state.search + "_", TextSize::Normal, c.colors.text);
-  std::string found = std::to_string(hits.size()) + (hits.size() == 1 ? " op" : " ops");
-  if (hits.size() == Document::kMostHits) found = "the first " + found;
-  if (c.state.search.empty()) found = "part of a name, as 2B5";
-  add_text(layer, x + kWidth - 12, y + 19, found + "  ·  Enter, Up, Down", TextSize::Small,
-           c.colors.faint_text, Anchor::End);
-  double line = y + 42;
-  for (std::ptrdiff_t i = first; i < last; ++i, line += kHitLine) {
-    const OpId op = hits[static_cast<std::size_t>(i)];
-    const bool selected = chosen && op == c.state.selected.op;
-    if (selected) {
-      layer.rects.push_back({.x = x + 4,
-                             .y = line - 13,
-                             .width = kWidth - 8,
-                             .height = kHitLine,
-                             .fill = c.colors.text,
-                             .alpha = 40});
-    }
-    const std::int64_t start = trace.start_ns[op.index()] - trace.begin.value;
-    const std::int64_t takes = trace.end_ns[op.index()] - trace.start_ns[op.index()];
-    add_text(layer, x + 12, line, clipped(op_name(trace, op), TextSize::Small, 150),
-             TextSize::Small, c.colors.text);
-    add_text(layer, x + 170, line, clipped(row_name(trace, trace.row_of(op)), TextSize::Small, 130),
-             TextSize::Small, c.colors.faint_text);
-    add_text(layer, x + 370, line, time_text(start), TextSize::Small, c.colors.faint_text,
-             Anchor::End);
-    add_text(layer, x + kWidth - 12, line, time_text(takes), TextSize::Small, c.colors.text,
-             Anchor::End);
-  }
-}
-
-// Tooltip, search, statistics, help: above everything.
+// Tooltip, boxes and help: above everything.
 Scene top_layer(const ViewContext& c) {
   Scene layer;
-  if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics && !c.state.inside &&
-      !c.state.experts && !c.state.memory_at)
+  if (c.state.drag == Drag::None && !c.state.help && !c.state.inside && !c.state.experts &&
+      !c.state.memory_at)
     tooltip(c, layer);
   if (c.state.range && !c.state.help) {
     const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2),
@@ -374,17 +342,16 @@ Scene top_layer(const ViewContext& c) {
              time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small,
              c.colors.text, Anchor::Middle);
   }
-  if (c.state.searching) draw_search(c, layer);
   if (c.state.memory_at) draw_memory_box(c, layer);
   if (c.state.inside && c.state.selected) draw_inside(c, layer);
-  if (c.state.statistics) draw_statistics(c, layer);
   if (c.state.experts) draw_expert_box(c, layer);
   if (c.state.help) draw_help(c, layer);
-  if (!c.state.notice.empty()) {
-    const double width = text_width(c.state.notice, TextSize::Normal) + 32.0;
+  const std::string& said = c.state.refused.empty() ? c.state.notice : c.state.refused;
+  if (!said.empty()) {
+    const double width = text_width(said, TextSize::Normal) + 32.0;
     draw_box(c, layer, (c.state.width - width) / 2, c.at.panel_y - 40, width, 28);
-    add_text(layer, c.state.width / 2.0, c.at.panel_y - 21, c.state.notice, TextSize::Normal,
-             c.colors.text, Anchor::Middle);
+    add_text(layer, c.state.width / 2.0, c.at.panel_y - 21, said, TextSize::Normal, c.colors.text,
+             Anchor::Middle);
   }
   return layer;
 }

@@ -24,27 +24,37 @@ class Composer {
     scene_.scale = c.state.scale();
     scene_.background = c.colors.background;
     scene_.title = "rehearse";
-    Scene lanes = lane_layer();
+    std::array<Scene, 2> lanes = lane_layers();
     Scene over = overlay_layer();
     draw_bar(c, scene_);
     draw_minimap(c, scene_, cache_);
     axis();
-    row_labels();
-    draw_panel(c, scene_);
-    scene_.layers.push_back(std::move(lanes));
+    if (!c.state.widgets) draw_fields(c, scene_);
+    for (const bool pinned : {false, true}) row_labels(pinned);
+    draw_panel(c, scene_, cache_);
+    for (Scene& layer : lanes) scene_.layers.push_back(std::move(layer));
     scene_.layers.push_back(std::move(over));
     scene_.layers.push_back(top_layer(c));
     return std::move(scene_);
   }
 
  private:
-  Scene bounded() const {
+  // Bound by the lanes, or by those of one band of them.
+  Scene bounded() const { return bounded(c.at.top, c.at.bottom); }
+  Scene bounded(bool pinned) const {
+    return pinned ? bounded(c.at.top, c.at.pin_bottom) : bounded(c.at.pin_bottom, c.at.bottom);
+  }
+  Scene bounded(double top, double bottom) const {
     Scene layer;
     layer.clip_x = c.at.left;
-    layer.clip_y = c.at.top;
+    layer.clip_y = top;
     layer.clip_width = c.at.width;
-    layer.clip_height = c.at.bottom - c.at.top;
+    layer.clip_height = bottom - top;
     return layer;
+  }
+  // Whether a part of the rows that are pinned, or that are not, can be seen.
+  bool in_sight(bool pinned, double y, double height) const {
+    return pinned ? y < c.at.pin_bottom : y < c.at.bottom && y + height > c.at.pin_bottom;
   }
 
   View view_of(const Trace& trace) const {
@@ -56,46 +66,56 @@ class Composer {
             .snap = true};
   }
 
-  Scene lane_layer() {
-    Scene layer = bounded();
+  // Rows that are not pinned, and those that are.
+  std::array<Scene, 2> lane_layers() {
+    std::array<Scene, 2> layers{bounded(false), bounded(true)};
     cache_.frames.resize(c.session.documents().size());
-    for (std::int32_t d = 0; d < static_cast<std::int32_t>(c.session.documents().size()); ++d) {
-      const Document& document = c.session.at(d);
-      std::vector<std::int32_t> lanes;
-      std::vector<const LaneSpot*> spots;
-      for (const LaneSpot& spot : c.at.lanes) {
-        if (spot.document != d || spot.y + spot.height < c.at.top || spot.y > c.at.bottom) continue;
-        lanes.push_back(spot.lane);
-        spots.push_back(&spot);
-      }
-      Frame& frame = cache_.frames[static_cast<std::size_t>(d)];
-      const ColorBy by = c.color_by(d);
-      layout(document.index(by), view_of(document.trace()), lanes, frame);
-      if (!c.state.causes) hide_causes(frame);
-      const bool errors = by == ColorBy::Difference;
-      for (std::size_t i = 0; i < spots.size(); ++i) {
-        paint_lane(document.index(by), document.coloring(by), frame, frame.lanes[i],
-                   {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer,
-                   errors ? Labels::Bubbles : Labels::All);
-        if (errors) label_errors(frame, frame.lanes[i], *spots[i], layer);
-      }
-    }
-    const auto in_sight = [this](double y, double height) {
-      return y < c.at.bottom && y + height > c.at.top;
-    };
+    for (std::int32_t d = 0; d < static_cast<std::int32_t>(c.session.documents().size()); ++d)
+      lanes_of(d, layers);
     for (const RowSpot& row : c.at.rows) {
-      if (row.memory_y < 0 || !in_sight(row.memory_y, c.at.memory_height)) continue;
+      if (row.memory_y < 0 || !in_sight(row.pinned, row.memory_y, c.at.memory_height)) continue;
       const Document& document = c.session.at(row.document);
       paint_memory(document.trace(), {row.row}, document.memory(row.row), frame_of(row.document),
                    {.x = c.at.left, .y = row.memory_y, .height = c.at.memory_height}, c.theme,
-                   layer);
+                   layers[row.pinned ? 1 : 0]);
     }
     for (const LinkSpot& link : c.at.links) {
-      if (link.link < 0 || !in_sight(link.y, c.at.link_height)) continue;
+      if (link.link < 0 || !in_sight(false, link.y, c.at.link_height)) continue;
       paint_link(c.session.at(link.document).link(link.link), frame_of(link.document),
-                 {.x = c.at.left, .y = link.y, .height = c.at.link_height - 2}, c.theme, layer);
+                 {.x = c.at.left, .y = link.y, .height = c.at.link_height - 2}, c.theme, layers[0]);
     }
-    return layer;
+    if (!c.state.pinned.empty()) {
+      const double y = c.at.pin_bottom - 1;
+      layers[1].lines.push_back({.x1 = c.at.left,
+                                 .y1 = y,
+                                 .x2 = c.at.left + c.at.width,
+                                 .y2 = y,
+                                 .width = 2,
+                                 .color = c.colors.accent});
+    }
+    return layers;
+  }
+
+  void lanes_of(std::int32_t d, std::array<Scene, 2>& layers) {
+    const Document& document = c.session.at(d);
+    std::vector<std::int32_t> lanes;
+    std::vector<const LaneSpot*> spots;
+    for (const LaneSpot& spot : c.at.lanes) {
+      if (spot.document != d || !in_sight(spot.pinned, spot.y, spot.height)) continue;
+      lanes.push_back(spot.lane);
+      spots.push_back(&spot);
+    }
+    Frame& frame = cache_.frames[static_cast<std::size_t>(d)];
+    layout(c.index(d), view_of(document.trace()), lanes, frame);
+    if (!c.state.causes) hide_causes(frame);
+    const bool errors = c.color_by(d) == ColorBy::Difference;
+    for (std::size_t i = 0; i < spots.size(); ++i) {
+      Scene& layer = layers[spots[i]->pinned ? 1 : 0];
+      paint_lane(c.index(d), c.coloring(d), frame, frame.lanes[i],
+                 {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer,
+                 errors ? Labels::Bubbles : Labels::All);
+      if (errors) label_errors(frame, frame.lanes[i], *spots[i], layer);
+    }
   }
 
   const Frame& frame_of(std::int32_t document) const {
@@ -114,9 +134,9 @@ class Composer {
   void label_errors(const Frame& frame, const LaneFrame& lane, const LaneSpot& spot, Scene& layer) {
     const Trace& trace = c.session.at(1).trace();
     const Trace& other = c.session.at(0).trace();
-    const Coloring& coloring = c.session.at(1).coloring(ColorBy::Difference);
+    const Coloring& coloring = c.coloring(1);
     for (const Box& box : frame.boxes_of(lane)) {
-      if (box.idle || spot.height < 11) continue;
+      if (box.idle || box.kind == Coloring::kNotKept || spot.height < 11) continue;
       const auto i = static_cast<std::size_t>(box.item);
       const OpId same = c.session.counterpart({1, {box.item}});
       if (!same) continue;
@@ -344,20 +364,25 @@ class Composer {
     }
   }
 
-  void row_labels() {
-    Scene layer;
-    layer.clip_y = c.at.top;
+  void row_labels(bool pinned) {
+    Scene layer = bounded(pinned);
+    layer.clip_x = 0;
     layer.clip_width = c.state.width;
-    layer.clip_height = c.at.bottom - c.at.top;
     const auto [begin, end] = c.shown_range();
     double last_label = -100;
     for (const RowSpot& row : c.at.rows) {
-      if (row.y + row.height < c.at.top || row.y > c.at.bottom) continue;
+      if (row.pinned != pinned || !in_sight(pinned, row.y, row.height)) continue;
       if (row.y - last_label < 12) continue;  // rows lower than a line: every n-th is named
       last_label = row.y;
       const Trace& trace = c.session.at(row.document).trace();
       std::string name = row_name(trace, {row.row});
       if (c.state.play) name = now_on(row, name);
+      if (pinned)
+        layer.rects.push_back({.x = 2,
+                               .y = row.y + 1,
+                               .width = 3,
+                               .height = row.height - 2,
+                               .fill = c.colors.accent});
       add_text(layer, 10, row.y + 13, clipped(name, TextSize::Small, c.at.left - 60),
                TextSize::Small, c.colors.text);
       add_text(
@@ -379,12 +404,15 @@ class Composer {
     }
     for (const LaneSpot& spot : c.at.lanes) {
       const Trace& trace = c.session.at(spot.document).trace();
-      if (spot.lane % trace.slots == 0 || spot.y + spot.height < c.at.top || spot.y > c.at.bottom)
+      if (spot.lane % trace.slots == 0 || spot.pinned != pinned ||
+          !in_sight(pinned, spot.y, spot.height)) {
         continue;
+      }
       add_text(layer, c.at.left - 8, spot.y + spot.height / 2 + 4, lane_name(trace, spot.lane),
                TextSize::Small, c.colors.faint_text, Anchor::End);
     }
     for (const LinkSpot& spot : c.at.links) {
+      if (pinned) break;
       const double base = spot.y + c.at.link_height / 2 + 3;
       add_text(layer, 10, base, clipped(link_label(spot), TextSize::Small, c.at.left - 20),
                TextSize::Small, c.colors.faint_text);

@@ -5,6 +5,7 @@
 #include "viz/picture/layout.h"
 #include "viz/picture/scene.h"
 #include "viz/window/session.h"
+#include "viz/window/state/table.h"
 
 namespace rehearse::viz {
 
@@ -14,8 +15,11 @@ struct SceneCache {
   double minimap_width = -1;  // of its time axis
   Theme minimap_theme{};
   ColorBy minimap_color_by{};
+  double minimap_y = -1;
+  Filter minimap_filter;
   Scene minimap;              // the whole step, without the view's frame
   std::vector<Frame> frames;  // memory of the layouts
+  TableCache table;
 };
 
 Scene view_scene(const Session& session, const ViewState& state);

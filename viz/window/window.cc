@@ -4,16 +4,22 @@
 #include <GLFW/glfw3.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
+#include "schedules/base/json_reader.h"
 #include "viz/export/file_writer.h"
 #include "viz/picture/formats/svg.h"
+#include "viz/picture/letters/letters.h"
 #include "viz/window/gl_canvas.h"
 #include "viz/window/script.h"
+#include "viz/window/state/settings.h"
 #include "viz/window/view_scene.h"
+#include "viz/window/widgets/input.h"
+#include "viz/window/widgets/widgets.h"
 #include "viz/window/window_module.h"
 
 namespace rehearse::viz {
@@ -50,7 +56,10 @@ Key key_of(int key, int scancode) {
                                                     {GLFW_KEY_ENTER, Key::Enter},
                                                     {GLFW_KEY_KP_ENTER, Key::Enter},
                                                     {GLFW_KEY_BACKSPACE, Key::Backspace},
+                                                    {GLFW_KEY_TAB, Key::Tab},
+                                                    {GLFW_KEY_DELETE, Key::Delete},
                                                     {GLFW_KEY_HOME, Key::Home},
+                                                    {GLFW_KEY_END, Key::End},
                                                     {GLFW_KEY_EQUAL, Key::Plus},
                                                     {GLFW_KEY_KP_ADD, Key::Plus},
                                                     {GLFW_KEY_KP_SUBTRACT, Key::Minus},
@@ -81,21 +90,24 @@ void on_key(GLFWwindow* window, int key, int scancode, int action, int modifiers
   if (event.key != Key::None) input.events.push_back(event);
 }
 
+std::string utf8(unsigned code) {
+  if (code < 0x80) return {static_cast<char>(code)};
+  std::string text;
+  const int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  constexpr std::array<unsigned, 4> kLead{0, 0xC0, 0xE0, 0xF0};
+  text += static_cast<char>(kLead[static_cast<std::size_t>(tail)] | code >> (6 * tail));
+  for (int i = tail - 1; i >= 0; --i) text += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
+  return text;
+}
+
 void on_character(GLFWwindow* window, unsigned code) {
   Input& input = input_of(window);
-  if (code == '/' || code == '?') {
-    Event key = input.at(Event::Type::Key);
-    key.key = code == '/' ? Key::Slash : Key::Question;
-    key.shift = false;
-    input.events.push_back(key);
-  }
-  Event event = input.at(Event::Type::Text);
-  if (code < 0x80) {
-    event.text = std::string(1, static_cast<char>(code));
-  } else if (code < 0x800) {
-    event.text = {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
-  } else {
-    return;
+  const bool key = code == '/' || code == '?';
+  Event event = input.at(key ? Event::Type::Key : Event::Type::Text);
+  event.text = utf8(code);
+  if (key) {
+    event.key = code == '/' ? Key::Slash : Key::Question;
+    event.shift = false;
   }
   input.events.push_back(event);
 }
@@ -161,51 +173,6 @@ void on_refresh(GLFWwindow* window) {
   input_of(window).exposed = true;
 }
 
-// What a person chose, kept from one time to the next: "width 1440" and the like, one a line.
-void load(const std::string& path, WindowOptions& options, ViewState& state) {
-  std::ifstream in(path);
-  std::string name;
-  std::int32_t value = 0;
-  while (in >> name >> value) {
-    if (name == "width") {
-      options.width = std::clamp(value, 320, 8000);
-    } else if (name == "height") {
-      options.height = std::clamp(value, 240, 8000);
-    } else if (name == "dark") {
-      state.dark = value != 0;
-    } else if (name == "wheel_zooms") {
-      state.wheel_zooms = value != 0;
-    } else if (name == "memory") {
-      state.memory = value != 0;
-    } else if (name == "links") {
-      state.links = value != 0;
-    } else if (name == "streams") {
-      state.streams = value != 0;
-    } else if (name == "text_percent") {
-      state.text_scale = std::clamp(value, 50, 300) / 100.0;
-    } else if (name == "color_by") {
-      state.color_by = static_cast<ColorBy>(
-          std::clamp(value, 0, static_cast<std::int32_t>(ColorBy::Difference) - 1));
-    }
-  }
-}
-
-void save(const std::string& path, const ViewState& state) {
-  if (path.empty()) return;
-  std::error_code ignored;  // no folder for it: then it is not kept
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  FileWriter out(path);
-  out << "width " << state.pixel_width << "\nheight " << state.pixel_height << "\ntext_percent "
-      << static_cast<std::int32_t>(std::lround(state.text_scale * 100)) << "\ncolor_by "
-      << static_cast<std::int32_t>(state.color_by == ColorBy::Difference ? ColorBy::Kinds
-                                                                         : state.color_by)
-      << "\ndark "
-      << std::int32_t{state.dark} << "\nwheel_zooms " << std::int32_t{state.wheel_zooms}
-      << "\nmemory " << std::int32_t{state.memory} << "\nlinks " << std::int32_t{state.links}
-      << "\nstreams " << std::int32_t{state.streams} << "\n";
-  (void)out.finish();
-}
-
 class Window {
  public:
   Window(const Session& session, WindowOptions options)
@@ -220,22 +187,16 @@ class Window {
 
   Result<WindowResult> run() {
     constexpr double kLastInput = 0.2;  // [s] for events that are still on their way
-    ViewState kept;
-    if (!options_.state_file.empty()) load(options_.state_file, options_, kept);
+    read_settings();
     if (const Result<> opened = open(); !opened) return opened.error();
     int width = 0, height = 0;
     glfwGetFramebufferSize(window_, &width, &height);
     state_ = initial_state(session_, width, height, std::max(1.0, options_.scale));
+    settings_.apply(state_);
+    state_.widgets = true;
     on_resize(window_, width, height);
-    state_.text_scale = kept.text_scale;
     for (const Event& event : std::exchange(input_.events, {}))
       state_ = reduce(session_, std::move(state_), event);
-    state_.dark = kept.dark;
-    state_.wheel_zooms = kept.wheel_zooms;
-    state_.memory = kept.memory;
-    state_.links = kept.links;
-    state_.streams = kept.streams;
-    state_.color_by = kept.color_by;
     for (const Event& event : options_.events) handle(event);
     double until = glfwGetTime() + options_.linger_s;
     double last = glfwGetTime();
@@ -255,8 +216,7 @@ class Window {
       }
       const double now = glfwGetTime();
       bool changed = false;
-      for (const Event& event : std::exchange(input_.events, {}))
-        changed = handle(event) || changed;
+      for (const Event& event : std::exchange(input_.events, {})) changed = take(event) || changed;
       if (state_.playing)
         changed = handle({.type = Event::Type::Tick, .seconds = now - last}) || changed;
       last = now;
@@ -266,7 +226,7 @@ class Window {
       }
       if (std::exchange(input_.exposed, false) || changed) draw();
     }
-    save(options_.state_file, state_);
+    write_settings();
     if (!recorded_.empty() && !options_.record.empty()) {
       FileWriter out(options_.record);
       out << recorded_;
@@ -291,7 +251,11 @@ class Window {
     const Trace& first = session_.at(0).trace();
     const std::string title =
         "rehearse: " + (first.title.empty() ? first.schedule_name : first.title);
-    window_ = glfwCreateWindow(options_.width, options_.height, title.c_str(), nullptr, nullptr);
+    ViewState size;
+    settings_.apply(size);
+    window_ = glfwCreateWindow(options_.width > 0 ? options_.width : size.pixel_width,
+                               options_.height > 0 ? options_.height : size.pixel_height,
+                               title.c_str(), nullptr, nullptr);
     if (window_ == nullptr) return Error{"no OpenGL 3.3: " + last_glfw_error};
     glfwMakeContextCurrent(window_);
     glfwSwapInterval(1);
@@ -305,23 +269,94 @@ class Window {
     input_.follows_screen = options_.scale <= 0;
     glfwSetWindowRefreshCallback(window_, on_refresh);
     canvas_ = std::make_unique<GlCanvas>();
-    return canvas_->ready() ? Result<>{} : Result<>(Error{"OpenGL could not be set up"});
+    if (!canvas_->ready()) return Error{"OpenGL could not be set up"};
+    widgets_ = std::make_unique<Widgets>(canvas_->fonts());
+    widget_input_ = std::make_unique<WidgetInput>([this] { frame(); });
+    canvas_->use_clipboard(
+        [](void* window, const char* text) {
+          glfwSetClipboardString(static_cast<GLFWwindow*>(window), text);
+        },
+        [](void* window) { return glfwGetClipboardString(static_cast<GLFWwindow*>(window)); },
+        window_);
+    if (const std::string why = why_no_letters(); !why.empty())
+      std::fprintf(stderr, "rehearse: view: %s\n", why.c_str());
+    return {};
   }
 
-  // True if the picture changed.
+  // What a person chose last. A file that is broken is said once, and written anew.
+  void read_settings() {
+    std::error_code none;
+    if (options_.settings_file.empty() || !std::filesystem::exists(options_.settings_file, none))
+      return;
+    constexpr std::size_t kMost = 1 << 16;
+    const Result<std::string> text = read_text_file(options_.settings_file, kMost);
+    Result<Settings> read =
+        text ? Settings::parse(text.value(), options_.settings_file) : text.error();
+    if (read) {
+      settings_ = std::move(read).value();
+    } else {
+      std::fprintf(stderr, "rehearse: %s: as if there were no such file\n",
+                   read.error().message.c_str());
+    }
+  }
+  void write_settings() {
+    if (options_.settings_file.empty()) return;
+    std::error_code ignored;  // no folder for it: then the next line says so
+    std::filesystem::create_directories(std::filesystem::path(options_.settings_file).parent_path(),
+                                        ignored);
+    if (const Result<> done = write_whole(options_.settings_file, settings_.text(state_)); !done)
+      std::fprintf(stderr, "rehearse: %s\n", done.error().message.c_str());
+  }
+
+  // Events that are not the widgets' are the state's. True if the picture changed.
+  bool take(const Event& event) {
+    changed_ = false;
+    if (!widget_input_->takes(event, state_)) return handle(event) || changed_;
+    if (event.type == Event::Type::Move) {  // nothing of the lanes is under the mouse
+      Event away = event;
+      away.x = away.y = -1;
+      changed_ = handle(away) || changed_;
+    }
+    return true;
+  }
   bool handle(const Event& event) {
     if (!options_.record.empty()) recorded_ += to_script(event);
     ViewState next = reduce(session_, state_, event);
     const bool changed = !(next == state_);
     state_ = std::move(next);
+    constexpr int kSettle = 4;  // frames until a field that was opened takes letters
+    if (state_.field != before_) {
+      before_ = state_.field;
+      for (int i = 0; i < kSettle && widgets_->unsettled(state_); ++i) frame();
+    }
+    if (!state_.clipboard.empty()) {
+      glfwSetClipboardString(window_, state_.clipboard.c_str());
+      state_.clipboard.clear();
+    }
     return changed;
   }
 
-  void draw() {
+  // The widgets without a picture, and what a person did with them.
+  void frame() {
     int width = 0, height = 0;
     glfwGetFramebufferSize(window_, &width, &height);
+    std::vector<Event> events;
+    canvas_->frame(state_.scale(), width, height,
+                   [&] { events = widgets_->build(session_, state_); });
+    for (const Event& event : events) changed_ = handle(event) || changed_;
+  }
+
+  void draw() {
+    constexpr int kMost = 3;  // what widgets do as they are drawn is drawn, too
+    std::vector<Event> events;
+    for (int i = 0; i < kMost && (i == 0 || !events.empty()); ++i) {
+      for (const Event& event : std::exchange(events, {})) handle(event);
+      int width = 0, height = 0;
+      glfwGetFramebufferSize(window_, &width, &height);
+      canvas_->draw(view_scene(session_, state_, cache_), width, height,
+                    [&] { events = widgets_->build(session_, state_); });
+    }
     ++frames_;
-    canvas_->draw(view_scene(session_, state_, cache_), width, height);
     if (!capturing_) glfwSwapBuffers(window_);
   }
 
@@ -331,9 +366,9 @@ class Window {
     out << svg(view_scene(session_, state_));
     const Result<> done = out.finish();
     std::error_code ignored;
-    state_.notice = done ? "written: " + std::filesystem::absolute(options_.export_file, ignored)
-                                             .string()
-                         : done.error().message;
+    state_.notice =
+        done ? "written: " + std::filesystem::absolute(options_.export_file, ignored).string()
+             : done.error().message;
     if (!done) std::fprintf(stderr, "rehearse: %s\n", done.error().message.c_str());
   }
 
@@ -351,6 +386,11 @@ class Window {
   Input input_;
   GLFWwindow* window_ = nullptr;
   std::unique_ptr<GlCanvas> canvas_;
+  std::unique_ptr<Widgets> widgets_;
+  std::unique_ptr<WidgetInput> widget_input_;
+  Settings settings_;
+  Field before_ = Field::None;  // that was settled
+  bool changed_ = false;        // by what came out of the widgets
   bool started_ = false, capturing_ = false;
   std::int64_t frames_ = 0;
   std::string recorded_;

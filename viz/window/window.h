@@ -12,10 +12,10 @@
 namespace rehearse::viz {
 
 struct WindowOptions {
-  std::int32_t width = 1440, height = 900;
-  double scale = 0;        // pixels per unit; 0: as the screen has it
-  std::string record;      // write the events there, as a script
-  std::string state_file;  // where the window's size and switches are kept; empty: not kept
+  std::int32_t width = 0, height = 0;  // [px]; 0: as they were last, else 1440 x 900
+  double scale = 0;                    // pixels per unit; 0: as the screen has it
+  std::string record;                  // write the events there, as a script
+  std::string settings_file;           // what a person chose (settings.h); empty: not kept
   std::string export_file = "rehearse-view.svg";  // of Ctrl + E
   // Handled before the first frame, as if a person had made them.
   std::vector<Event> events;

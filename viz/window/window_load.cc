@@ -15,10 +15,10 @@ Result<WindowResult> run_window(const Session& session, const WindowOptions& opt
   return module.value()->run(session, options);
 }
 
-Result<std::vector<std::uint32_t>> draw_offscreen(const Scene& scene) {
+Result<std::vector<std::uint32_t>> draw_offscreen(const Session& session, const ViewState& state) {
   const auto module = load_module<WindowModule>();
   if (!module) return module.error();
-  return module.value()->draw(scene);
+  return module.value()->draw(session, state);
 }
 
 }  // namespace rehearse::viz

@@ -13,7 +13,7 @@ struct WindowModule {
   static constexpr const char* kMissing =
       "no window here: install rehearse-viewer, or build with libimgui-dev, libglfw3-dev and "
       "libegl-dev; rehearse render TRACE --png FILE draws without it";
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   int version = 0;
   decltype(&run_window) run = nullptr;
   decltype(&draw_offscreen) draw = nullptr;
@@ -22,7 +22,7 @@ struct WindowModule {
 // What the module's two entries do.
 namespace window_module {
 Result<WindowResult> run(const Session& session, const WindowOptions& options);
-Result<std::vector<std::uint32_t>> draw(const Scene& scene);
+Result<std::vector<std::uint32_t>> draw(const Session& session, const ViewState& state);
 }  // namespace window_module
 
 }  // namespace rehearse::viz

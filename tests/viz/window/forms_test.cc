@@ -2,31 +2,20 @@
 // Terminal, figure and window say the same of a trace, and each says what a bubble is.
 #include <gtest/gtest.h>
 
-#include "tests/viz/picture/full_trace.h"
+#include "tests/viz/window/sessions.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/figure.h"
 #include "viz/picture/formats/svg.h"
 #include "viz/picture/terminal.h"
 #include "viz/window/describe.h"
 #include "viz/window/geometry.h"
-#include "viz/window/script.h"
 #include "viz/window/view_scene.h"
 
 namespace rehearse::viz {
 namespace {
 
-Session one(Trace trace) {
-  std::vector<Document> documents;
-  documents.emplace_back(std::move(trace));
-  return Session(std::move(documents));
-}
-
-ViewState run(const Session& session, ViewState state, std::string_view script) {
-  const Result<std::vector<Event>> events = parse_script(script, "script");
-  EXPECT_TRUE(events) << events.error().message;
-  for (const Event& event : events.value()) state = reduce(session, std::move(state), event);
-  return state;
-}
+using fixture::one;
+using fixture::run;
 
 // Names and shares of kinds, causes and waits, of the whole step and of parts of it; idle shares
 // of the rows; what memory is for.
@@ -84,8 +73,9 @@ TEST(Forms, ABubbleIsToldWhole) {
       const std::string seen = svg(view_scene(
           session, run(session, state,
                        "move " + std::to_string(x) + " " + std::to_string(lane.y + 5) + "\n")));
-      EXPECT_NE(seen.find(time_text(bubble.end - bubble.begin) + " on " + row_name(trace, {lane.row})),
-                std::string::npos)
+      EXPECT_NE(
+          seen.find(time_text(bubble.end - bubble.begin) + " on " + row_name(trace, {lane.row})),
+          std::string::npos)
           << i;
       if (!bubble.wait.source || trace.row_of(bubble.wait.source).value == lane.row) continue;
       EXPECT_NE(seen.find(op_name(trace, bubble.wait.source) + " on " +

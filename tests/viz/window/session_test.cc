@@ -7,42 +7,21 @@
 #include <cmath>
 #include <random>
 
-#include "tests/viz/picture/full_trace.h"
+#include "tests/viz/window/sessions.h"
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"
 #include "viz/window/geometry.h"
-#include "viz/window/script.h"
 #include "viz/window/view_scene.h"
 
 namespace rehearse::viz {
 namespace {
 
 using fixture::full_trace;
+using fixture::one;
 using fixture::one_f_one_b_trace;
-
-Session one(Trace trace) {
-  std::vector<Document> documents;
-  documents.emplace_back(std::move(trace));
-  return Session(std::move(documents));
-}
-
-Session two(Trace a, Trace b) {
-  std::vector<Document> documents;
-  documents.emplace_back(std::move(a));
-  documents.emplace_back(std::move(b));
-  return Session(std::move(documents));
-}
-
-ViewState run(const Session& session, ViewState state, std::string_view script) {
-  const Result<std::vector<Event>> events = parse_script(script, "script");
-  EXPECT_TRUE(events) << events.error().message;
-  for (const Event& event : events.value()) state = reduce(session, std::move(state), event);
-  return state;
-}
-
-ViewState start(const Session& session) {
-  return initial_state(session, 1280, 800);
-}
+using fixture::run;
+using fixture::start;
+using fixture::two;
 
 TEST(Session, ZoomingInAndOutAgainComesBack) {
   const Session session = one(full_trace());
@@ -159,7 +138,7 @@ TEST(Session, SearchTakesLettersAsText) {
       run(session, start(session), "key /\nkey C\ntext 2B\ntext 3µ\nkey Backspace\n");
   EXPECT_FALSE(state.critical);
   EXPECT_EQ(state.search, "2B3");
-  EXPECT_FALSE(run(session, state, "key Escape\n").searching);
+  EXPECT_FALSE(run(session, state, "key Escape\n").searching());
 }
 
 TEST(Session, DraggingMeasuresAndShiftDraggingPans) {
@@ -381,7 +360,7 @@ TEST(Session, AnyScriptReplays) {
 
 TEST(Script, SaysWhichLineIsWrong) {
   const auto error = [](std::string_view text) { return parse_script(text, "s").error().message; };
-  EXPECT_EQ(error("key W\n\n# fine\nkey J\n"), "s:4: no such key: J");
+  EXPECT_EQ(error("key W\n\n# fine\nkey F1\n"), "s:4: no such key: F1");
   EXPECT_EQ(error("jump"), "s:1: no such event: jump");
   EXPECT_EQ(error("move 1"), "s:1: two numbers were expected");
   EXPECT_EQ(error("press 1 2 loudly"), "s:1: not understood: loudly");

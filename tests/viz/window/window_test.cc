@@ -13,6 +13,7 @@
 
 #include "tests/viz/picture/full_trace.h"
 #include "viz/picture/formats/png.h"
+#include "viz/window/geometry.h"
 #include "viz/window/offscreen.h"
 #include "viz/window/script.h"
 #include "viz/window/view_scene.h"
@@ -69,7 +70,13 @@ TEST_P(WindowScript, ShowsWhatTheCoreDraws) {
   for (const Event& event : events.value()) state = reduce(session, std::move(state), event);
   ASSERT_EQ(shown.value().width, 1200);
   ASSERT_EQ(shown.value().height, 700);
-  const auto drawn = rasterize(view_scene(session, state));
+  auto drawn = rasterize(view_scene(session, state));
+  // A table is a widget's: Window.TheWidgetsKeepTheirPlaces and the golden pictures hold it.
+  const Geometry at = geometry(session, state);
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    if (at.over_table(static_cast<double>(i % 1200), static_cast<double>(i / 1200)))
+      drawn[i] = shown.value().pixels[i];
+  }
   EXPECT_LT(differing(shown.value().pixels, drawn), 0.02);
   // The comparison can fail: another theme is another picture.
   state.dark = !state.dark;
@@ -161,7 +168,8 @@ struct Deed {
   std::int32_t documents = 1;
   friend void PrintTo(const Deed& deed, std::ostream* out) { *out << deed.name; }
 };
-Result<WindowResult> after(const Deed& deed, const Session& session) {
+Result<WindowResult> after(const Deed& deed, const Session& session,
+                           const std::string& export_file = {}) {
   std::atomic<bool> done = false;
   std::thread person([&] {
     const std::string script =
@@ -173,9 +181,11 @@ Result<WindowResult> after(const Deed& deed, const Session& session) {
     EXPECT_EQ(std::system(script.c_str()), 0);
     done = true;
   });
-  Result<WindowResult> shown = run_window(
-      session,
-      {.width = kWidth, .height = kHeight, .capture = true, .until = [&] { return done.load(); }});
+  Result<WindowResult> shown = run_window(session, {.width = kWidth,
+                                                    .height = kHeight,
+                                                    .export_file = export_file,
+                                                    .capture = true,
+                                                    .until = [&] { return done.load(); }});
   person.join();
   return shown;
 }
@@ -197,7 +207,7 @@ TEST_P(WindowDeed, ShowsWhatItShowedBefore) {
   EXPECT_LE(differing(now, golden), kTolerance) << "see " << golden_path(GetParam().name);
 
   // Without a display the same OpenGL draws the same.
-  if (const auto drawn = draw_offscreen(view_scene(session, state))) {
+  if (const auto drawn = draw_offscreen(session, state)) {
     EXPECT_LE(differing(blocks_of(drawn.value()), golden), kTolerance);
   }
 
@@ -230,25 +240,72 @@ INSTANTIATE_TEST_SUITE_P(
         Deed{"statistics", "xdotool key t", 2}, Deed{"difference", "xdotool key 2 shift+d", 2}),
     [](const auto& deed) { return deed.param.name; });
 
-TEST(Window, TakesRealKeysAndMouse) {
+// Two traces are opened, an op is searched for in the field and gone to, kinds are asked for in
+// another field, a table is opened from its menu, sorted and copied, the traces are compared, and
+// the view is written.
+TEST(Window, IsToured) {
   if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "SKIPPED: no display or no xdotool";
-  const Session session = example(1);
-  const Result<WindowResult> shown =
-      after({"all",
-             "at 600 150; xdotool key w w w slash; xdotool type --delay 30 2F7; xdotool key Return "
-             "Escape; xdotool click 5; at 420 120; xdotool mousedown 1; drag 700 124; xdotool key "
-             "c"},
-            session);
+  const Session session = example(2);
+  const std::string file = testing::TempDir() + "/tour.svg";
+  const ViewState before = initial_state(session, kWidth, kHeight);
+  ViewState with_fields = before;
+  with_fields.filter_open = true;
+  const Geometry at = geometry(session, with_fields);
+  const auto middle = [](double x, double y) {
+    return std::to_string(static_cast<int>(x)) + " " + std::to_string(static_cast<int>(y));
+  };
+  const std::string kinds = middle(at.fields[1].x + 20, at.fields_y + 14);
+  const Result<WindowResult> shown = after(
+      {"tour",
+       "at 600 250; xdotool key w w slash; xdotool type --delay 30 2F7; xdotool key Down Escape; "
+       "xdotool key ctrl+f; at " +
+           kinds +
+           "; xdotool click 1; xdotool type --delay 30 F; xdotool key Escape; "
+           "at 120 14; xdotool click 1; sleep 0.2; at 140 38; xdotool click 1; sleep 0.2; "
+           "at 600 300; xdotool key ctrl+c shift+d c; at 420 250; xdotool mousedown 1; "
+           "drag 700 254; xdotool key ctrl+e"},
+      session, file);
   ASSERT_TRUE(shown) << shown.error().message;
   const ViewState& state = shown.value().state;
-  const ViewState before = initial_state(session, kWidth, kHeight);
-  EXPECT_NEAR((state.end - state.begin) / (before.end - before.begin), 0.8 * 0.8 * 0.8, 1e-6);
+  EXPECT_NEAR((state.end - state.begin) / (before.end - before.begin), 0.8 * 0.8, 1e-6);
   EXPECT_EQ(state.search, "2F7");
   ASSERT_TRUE(state.selected);
   EXPECT_EQ(op_name(session.at(0).trace(), state.selected.op), "2F7");
-  EXPECT_TRUE(state.range);
+  EXPECT_EQ(state.filter.of(FilterPart::Kinds), "F");
+  EXPECT_EQ(state.table, TableKind::Statistics);
+  EXPECT_EQ(state.color_by, ColorBy::Difference);
   EXPECT_TRUE(state.critical);
+  EXPECT_TRUE(state.range);
+  EXPECT_NE(state.notice.find("tour.svg"), std::string::npos) << state.notice;
+  std::ifstream written(file);
+  const std::string text(std::istreambuf_iterator<char>(written), {});
+  EXPECT_NE(text.find("</svg>"), std::string::npos);
+}
+
+// Widgets and scene show the same cells, heads and notes, at their places: a table by Dear ImGui
+// covers no lane.
+TEST(Window, TheWidgetsKeepTheirPlaces) {
+  const Session session = example(1);
+  ViewState state = initial_state(session, kWidth, kHeight);
+  state = reduce(session, state, {.type = Event::Type::Key, .key = Key::T});
+  const auto without = draw_offscreen(session, state);
+  if (!without) GTEST_SKIP() << "SKIPPED: " << without.error().message;
+  state.widgets = true;
+  const auto with = draw_offscreen(session, state);
+  ASSERT_TRUE(with) << with.error().message;
+  const Geometry at = geometry(session, state);
+  std::int64_t outside = 0, inside = 0;
+  for (std::int32_t y = 0; y < kHeight; ++y) {
+    for (std::int32_t x = 0; x < kWidth; ++x) {
+      const auto i = static_cast<std::size_t>(y * kWidth + x);
+      if (with.value()[i] == without.value()[i]) continue;
+      const bool theirs = at.over_table(x, y) || y < at.minimap_y;  // the title moves aside
+      ++(theirs ? inside : outside);
+    }
+  }
+  EXPECT_EQ(outside, 0);
+  EXPECT_GT(inside, 1000);
 }
 
 // A window that nobody touches draws once, not sixty times a second.
@@ -264,11 +321,11 @@ TEST(Window, DrawsNothingWhileNothingChanges) {
 // EGL: no display is needed, equal scenes give equal bytes, and the picture is the core's.
 TEST(Offscreen, DrawsWhatTheCoreDraws) {
   const Session session = example(1);
-  const Scene scene = view_scene(session, initial_state(session, kWidth, kHeight));
-  const auto first = draw_offscreen(scene);
+  const ViewState state = initial_state(session, kWidth, kHeight);
+  const auto first = draw_offscreen(session, state);
   if (!first) GTEST_SKIP() << "SKIPPED: " << first.error().message;
-  EXPECT_LT(differing(first.value(), rasterize(scene)), 0.02);
-  const auto second = draw_offscreen(scene);
+  EXPECT_LT(differing(first.value(), rasterize(view_scene(session, state))), 0.02);
+  const auto second = draw_offscreen(session, state);
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_EQ(first.value(), second.value());
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "viz/picture/formats/png.h"
+#include "viz/picture/letters/letters.h"
 
 namespace rehearse::viz {
 namespace {
@@ -190,37 +191,64 @@ double coverage_of(const Glyph& glyph, const char* pixels, double x, double y, d
   return sum / (size * size);
 }
 
-// `text` is in pixels; its bitmaps are scaled to the picture.
+// A letter of an installed font, which is drawn for this scale.
+void draw_installed(Canvas& canvas, const Letter& letter, double pen, std::int32_t base,
+                    Color color) {
+  const std::int32_t left = static_cast<std::int32_t>(std::lround(pen)) + letter.left,
+                     top = base - letter.top;
+  for (std::int32_t y = 0; y < letter.height; ++y) {
+    for (std::int32_t x = 0; x < letter.width; ++x) {
+      canvas.blend(left + x, top + y, color,
+                   letter.coverage[static_cast<std::size_t>(y * letter.width + x)]);
+    }
+  }
+}
+
+// A letter of the built-in font, its bitmap scaled to the picture.
+void draw_built_in(Canvas& canvas, const Glyph& glyph, const ScaledFont& scaled, double pen,
+                   std::int32_t base, Color color) {
+  const char* pixels = scaled.data->pixels + glyph.offset;
+  const double left = std::round(pen) + glyph.left * scaled.factor,
+               top = base - glyph.top * scaled.factor;
+  const auto x0 = static_cast<std::int32_t>(std::floor(left)),
+             y0 = static_cast<std::int32_t>(std::floor(top));
+  const auto x1 = static_cast<std::int32_t>(std::ceil(left + glyph.width * scaled.factor)),
+             y1 = static_cast<std::int32_t>(std::ceil(top + glyph.height * scaled.factor));
+  for (std::int32_t y = y0; y < y1; ++y) {
+    for (std::int32_t column = x0; column < x1; ++column) {
+      const double level = coverage_of(glyph, pixels, (column - left) / scaled.factor,
+                                       (y - top) / scaled.factor, 1 / scaled.factor);
+      canvas.blend(column, y, color, static_cast<std::uint32_t>(level + 0.5));
+    }
+  }
+}
+
+double advance_in(const ScaledFont& scaled, std::uint32_t code, const Text& text, double scale) {
+  if (const Glyph* glyph = built_in_glyph(*scaled.data, code))
+    return glyph->advance * scaled.factor;
+  return letter_of(code, text.size, scale).advance;
+}
+
+// `text` is in pixels.
 void draw(Canvas& canvas, const Text& text) {
   const ScaledFont scaled = font(text.size, canvas.scale());
-  const FontData& data = *scaled.data;
   double x = text.x;
   if (text.anchor != Anchor::Begin) {
     double width = 0;
     for (std::string_view rest = text.text; !rest.empty();)
-      width += next_glyph(data, rest).advance * scaled.factor;
+      width += advance_in(scaled, next_code_point(rest), text, canvas.scale());
     x -= width * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
   }
   double pen = std::round(x);
   const auto base = static_cast<std::int32_t>(std::lround(text.y));
   for (std::string_view rest = text.text; !rest.empty();) {
-    const Glyph& glyph = next_glyph(data, rest);
-    const char* pixels = data.pixels + glyph.offset;
-    const double left = std::round(pen) + glyph.left * scaled.factor,
-                 top = base - glyph.top * scaled.factor;
-    const auto x0 = static_cast<std::int32_t>(std::floor(left)),
-               y0 = static_cast<std::int32_t>(std::floor(top));
-    const auto x1 = static_cast<std::int32_t>(std::ceil(left + glyph.width * scaled.factor)),
-               y1 = static_cast<std::int32_t>(std::ceil(top + glyph.height * scaled.factor));
-    for (std::int32_t y = y0; y < y1; ++y) {
-      for (std::int32_t column = x0; column < x1; ++column) {
-        const double level =
-            coverage_of(glyph, pixels, (column - left) / scaled.factor, (y - top) / scaled.factor,
-                        1 / scaled.factor);
-        canvas.blend(column, y, text.color, static_cast<std::uint32_t>(level + 0.5));
-      }
+    const std::uint32_t code = next_code_point(rest);
+    if (const Glyph* glyph = built_in_glyph(*scaled.data, code)) {
+      draw_built_in(canvas, *glyph, scaled, pen, base, text.color);
+    } else {
+      draw_installed(canvas, letter_of(code, text.size, canvas.scale()), pen, base, text.color);
     }
-    pen += glyph.advance * scaled.factor;
+    pen += advance_in(scaled, code, text, canvas.scale());
   }
 }
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each thing that the window shows, at three sizes of screens, from fixed traces: what is drawn is
+// what was drawn when it was last looked at. tests/data/viz/window/features.txt has a hash of each
+// picture's shapes. Where one differs, PICTURES=FOLDER writes it there, and UPDATE_GOLDEN=1 takes
+// the new ones, which are then to be looked at.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "tests/viz/window/sessions.h"
+#include "viz/picture/formats/png.h"
+#include "viz/picture/formats/svg.h"
+#include "viz/window/view_scene.h"
+
+namespace rehearse::viz {
+namespace {
+
+struct Feature {
+  std::string name, script;
+  bool compares = false;
+};
+const std::array kFeatures = {
+    Feature{"whole", ""},
+    Feature{"light", "key X\n"},
+    Feature{"bubble", "do steady\nmove 420 200\n"},
+    Feature{"selected", "key 2\ndo search 2B4\nkey Enter\nkey Escape\n"},
+    Feature{"critical", "key 3\nkey C\n"},
+    Feature{"links", "key L\nkey G\n"},
+    Feature{"memory", "key I\n"},
+    Feature{"chunks", "do color chunk\nkey X\n"},
+    Feature{"microbatches", "do color microbatch\n"},
+    Feature{"ranks", "do color rank\n"},
+    Feature{"costs", "do color cost\n"},
+    Feature{"hits", "do search B3\nkey Enter\nkey Down\n"},
+    Feature{"filter", "do only kinds F,SEND\ndo only ranks 0-15\ndo only microbatches 0-3\n"},
+    Feature{"fault", "key F ctrl\ntext NONE\n"},
+    Feature{"pinned", "do pin 3\ndo pin 0\n"},
+    Feature{"statistics", "key T\ndo sort 2\n"},
+    Feature{"bubbles", "key Z\ndo line 2\n"},
+    Feature{"range", "key 2\ndo search 1F4\nkey Enter\nkey Escape\nkey M\n"},
+    Feature{"help", "key ?\n"},
+    Feature{"difference", "key D shift\nkey T\n", true},
+};
+struct Screen {
+  std::int32_t width, height;
+  double scale;
+};
+constexpr std::array kScreens{Screen{1280, 720, 1}, Screen{1440, 900, 1}, Screen{3840, 2160, 2}};
+
+std::string path_of_features() {
+  return "tests/data/viz/window/features.txt";
+}
+
+// FNV-1a, 64 bits.
+std::string hash_of(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string digits;
+  for (int shift = 60; shift >= 0; shift -= 4) digits += kDigits[hash >> shift & 15];
+  return digits;
+}
+
+TEST(Features, AreDrawnAsTheyWereLookedAt) {
+  std::map<std::string, std::string> golden, now;
+  std::ifstream in(path_of_features());
+  for (std::string name, hash; in >> name >> hash;) golden[name] = hash;
+  std::vector<Session> sessions;
+  sessions.push_back(fixture::one(fixture::full_trace(5, 9)));
+  sessions.push_back(
+      fixture::two(fixture::one_f_one_b_trace(5, 9),
+                   fixture::one_f_one_b_trace(5, 9, {.forward = 1090, .backward = 1950},
+                                              {.label = TraceLabel::Measured})));
+  for (const Feature& feature : kFeatures) {
+    const Session& session = sessions[feature.compares ? 1 : 0];
+    for (const Screen& screen : kScreens) {
+      const std::string name = feature.name + "-" + std::to_string(screen.height);
+      ViewState state = initial_state(session, screen.width, screen.height, screen.scale);
+      state = fixture::run(session, std::move(state), feature.script);
+      EXPECT_TRUE(state.refused.empty()) << name << ": " << state.refused;
+      const Scene scene = view_scene(session, state);
+      now[name] = hash_of(svg(scene));
+      if (const char* folder = std::getenv("PICTURES"))
+        std::ofstream(std::string(folder) + "/" + name + ".png", std::ios::binary) << png(scene);
+      if (std::getenv("UPDATE_GOLDEN") != nullptr) continue;
+      EXPECT_EQ(golden[name], now[name]) << name << " is drawn otherwise";
+    }
+  }
+  EXPECT_EQ(now.size(), kFeatures.size() * kScreens.size());
+  if (std::getenv("UPDATE_GOLDEN") == nullptr) return;
+  std::ofstream out(path_of_features());
+  for (const auto& [name, hash] : now) out << name << " " << hash << "\n";
+}
+
+}  // namespace
+}  // namespace rehearse::viz
