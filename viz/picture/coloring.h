@@ -52,7 +52,7 @@ class Coloring {
   // micro-batches; else backwards are lighter than forwards.
   Color fill(OpId op, Kind kind, Theme theme) const;
   // Of a class of colour, for pictures of letters: the first of its name, or a digit.
-  char letter(Kind kind) const { return styles_[kind].letter; }
+  char letter(Kind kind) const { return kind < styles_.size() ? styles_[kind].letter : ' '; }
   // What an op is made of from its left edge to its right, by predicted time: where each stripe
   // ends, a share of the op, and its colour. Empty: the op is of one colour.
   struct Stripe {
