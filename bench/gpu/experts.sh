@@ -88,9 +88,9 @@ JSON
 # Products in pieces beside their collectives over tp: what that is worth between two GPUs, where there are two. Ranks that
 # share one have collectives that are copies on it; over NCCL they take turns, and only the numbers mean something.
 run_pieces() {
-  local hidden=4096 heads=32 sequence=2048 micro=4 between=() where nccl_failed=0
+  local hidden=4096 heads=32 sequence=2048 micro=4 between=() near=(1e-2) where nccl_failed=0
   local gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
-  [ -n "$small" ] && hidden=64 heads=4 sequence=32 micro=1
+  [ -n "$small" ] && hidden=64 heads=4 sequence=32 micro=1 near=()  # the doubles' products are alike whole and in pieces
   cat >"$out/pieces.json" <<JSON
 {"name": "pieces", "cluster": "clusters/dgx-h200.json", "gpus": 2,
  "model": {"model_type": "gpt2", "n_embd": $hidden, "n_layer": 4, "n_head": $heads, "n_positions": $sequence,
@@ -103,8 +103,8 @@ JSON
   [ "$gpus" -ge 2 ] && between=(--processes 2) where="two GPUs over NCCL"
   local run=("${rehearse[@]}" run "$out/pieces.json" --device "$asked" --json "${between[@]}") cut=(--set plan.overlap.tensor_parallel=true)
   attempt pieces_whole "${run[@]}" && attempt pieces_cut "${run[@]}" "${cut[@]}" &&
-    say "- products in pieces beside their collectives, $where:" overlap "$out/pieces_whole.out" "$out/pieces_cut.out" ${small:-1e-2}
-  keys_of "tensor_parallel=2 sequence_parallel=true overlap.tensor_parallel=true"
+    say "- products in pieces beside their collectives, $where:" overlap "$out/pieces_whole.out" "$out/pieces_cut.out" "${near[@]}"
+  keys_of "tensor_parallel=2 sequence_parallel=true overlap.tensor_parallel=true global_batch=2"
   attempt pieces_cpu "${rehearse[@]}" run "$tiny" --device cpu "${keys[@]}" --steps 10 || return
   wanted nccl_pieces && [ "$device" != cpu ] || return
   if over_nccl nccl_pieces 2; then
