@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/open.h"
@@ -12,6 +13,7 @@
 #include "schedules/passes/plan_order.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
+#include "sim/network/torus.h"
 
 namespace rehearse::cli {
 namespace {
@@ -98,8 +100,28 @@ std::string ranks_text(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
+// Where nodes are tori.
+using OnTorus = std::optional<sim::Torus>;
+// The sizes of the block that a group on one node forms: 4 x 2; empty where it forms none.
+std::vector<std::int32_t> block_of(const OnTorus& torus, std::vector<std::int32_t> ranks,
+                                   std::int32_t per_node) {
+  if (!torus || nodes_of(ranks, per_node) > 1) return {};
+  for (std::int32_t& rank : ranks) rank %= per_node;
+  return torus->block_of(ranks);
+}
+
+std::string block_text(const OnTorus& torus, const std::vector<std::int32_t>& ranks,
+                       std::int32_t per_node) {
+  if (!torus || nodes_of(ranks, per_node) > 1) return {};
+  std::string text;
+  for (const std::int32_t size : block_of(torus, ranks, per_node)) {
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+  }
+  return (text.empty() ? "no block" : text) + " of the torus  ";
+}
+
 std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_t per_node,
-                    std::int32_t rank) {
+                    std::int32_t rank, const OnTorus& torus) {
   std::string text = fmt::format("{}, {} per node\n", counted(plan.gpus(), "rank"), per_node);
   for (const Instances& group : groups) {
     for (const auto& ranks : group.ranks) {
@@ -110,6 +132,7 @@ std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std:
       text += fmt::format("{:<9} {:>6} {:<5}  ", group.name, size, noun_of(size, "rank"));
       if (rank < 0) text += fmt::format("{:>6} {:<6}  ", count, noun_of(count, "group"));
       text += nodes == 1 ? "inside a node    " : fmt::format("over {:>4} nodes  ", nodes);
+      text += block_text(torus, ranks, per_node);
       text += (rank < 0 ? "the first: " : "") + ranks_text(ranks) + "\n";
       if (rank < 0) break;
     }
@@ -118,14 +141,18 @@ std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std:
 }
 
 Json json_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_t per_node,
-             std::int32_t rank) {
+             std::int32_t rank, const OnTorus& torus) {
   Json json{{"schema", "rehearse.groups/1"}, {"ranks", plan.gpus()}, {"gpus_per_node", per_node}};
   json["groups"] = Json::array();
   for (const Instances& group : groups) {
     for (const auto& ranks : group.ranks) {
       if (rank >= 0 && std::ranges::find(ranks, rank) == ranks.end()) continue;
-      json["groups"].push_back(
-          {{"group", group.name}, {"ranks", ranks}, {"nodes", nodes_of(ranks, per_node)}});
+      Json row{{"group", group.name}, {"ranks", ranks}, {"nodes", nodes_of(ranks, per_node)}};
+      if (torus) {
+        const std::vector<std::int32_t> block = block_of(torus, ranks, per_node);
+        row["torus_block"] = block.empty() ? Json() : Json(block);
+      }
+      json["groups"].push_back(std::move(row));
     }
   }
   return json;
@@ -145,8 +172,10 @@ int groups(const GroupsOptions& options) {
   const std::vector<Instances> all = groups_of({scenario.model, plan}, order.value());
   const std::int32_t per_node =
       std::max(1, cluster.workers > 0 ? plan.gpus() : cluster.gpus_per_node);
-  print_text(options.json ? json_of(all, plan, per_node, options.rank).dump(2) + "\n"
-                          : text_of(all, plan, per_node, options.rank));
+  OnTorus torus;
+  if (!cluster.scale_up.axes.empty()) torus.emplace(cluster.scale_up.axes);
+  print_text(options.json ? json_of(all, plan, per_node, options.rank, torus).dump(2) + "\n"
+                          : text_of(all, plan, per_node, options.rank, torus));
   return kDone;
 }
 

@@ -55,6 +55,10 @@ Result<Entry> cluster(const std::string& id) {
   if (!read) return read.error();
   const sim::Cluster& c = read.value();
   std::string about = fmt::format("{}: {} x {}", c.name, c.gpus_per_node, c.gpu.name);
+  for (const sim::TorusAxis& axis : c.scale_up.axes) {
+    about +=
+        fmt::format("{}{}", &axis == c.scale_up.axes.data() ? ", torus of " : " x ", axis.size);
+  }
   if (c.nics.count > 0) {
     about += fmt::format(", {} x {:.0f} Gbit/s between nodes", c.nics.count,
                          c.nics.bandwidth_each.value * 8e-9);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "schedules/frameworks/formula.h"
 
@@ -65,6 +66,17 @@ std::vector<Setting> flags_of_document(const JsonValue& document, const std::str
   return flags;
 }
 
+void keep_last(std::vector<Setting>& flags) {
+  std::set<std::string_view> later;
+  std::vector<bool> stays(flags.size());
+  for (std::size_t i = flags.size(); i-- > 0;) stays[i] = later.insert(flags[i].flag).second;
+  std::vector<Setting> kept;
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (stays[i]) kept.push_back(std::move(flags[i]));
+  }
+  flags = std::move(kept);
+}
+
 namespace {
 
 constexpr int kMostSteps = 1000;  // of one value: references that go round end
@@ -82,7 +94,7 @@ class Interpolations {
                  const std::map<std::string, std::string>& variables)
       : variables_(variables) {
     for (const Setting& flag : flags) {
-      if (flag.values.size() == 1) values_.emplace(flag.flag, flag.values[0]);
+      if (flag.values.size() == 1) values_[flag.flag] = flag.values[0];
     }
   }
 

@@ -18,6 +18,9 @@ std::vector<Setting> flags_of_document(const JsonValue& document, const std::str
 // A scalar as the file has it.
 std::string scalar_text(const JsonValue& value);
 
+// Of what is said several times the last: a base says it first.
+void keep_last(std::vector<Setting>& flags);
+
 // OmegaConf's ${a.b}, ${.sibling}, ${multiply: a, b}, ${divide_ceil: a, b} and
 // ${oc.env:NAME,default} become what they stand for; what only a run knows is left, and named.
 // `variables`: --var.

@@ -62,17 +62,27 @@ Form form_of(std::string_view path, std::string_view text) {
   return Form::Yaml;
 }
 
+struct FileBelow;
 struct OpenedFile {
   std::string path, text;
   Form form = Form::Yaml;
-  JsonValue document;  // of trees
+  JsonValue document;            // of trees
+  std::vector<FileBelow> below;  // files that it lies over, the lowest first
+};
+// A file under a key of another's: "model.", or "".
+struct FileBelow {
+  std::string under;
+  OpenedFile file;
 };
 
 Result<OpenedFile> open_file(const std::string& path) {
   Result<std::string> text = read_text_file(path, kMostScript);
   if (!text) return text.error();
-  OpenedFile file{
-      .path = path, .text = std::move(text).value(), .form = Form::Yaml, .document = {}};
+  OpenedFile file{.path = path,
+                  .text = std::move(text).value(),
+                  .form = Form::Yaml,
+                  .document = {},
+                  .below = {}};
   if (file.text.find('\0') != std::string::npos) {
     return Error{path + ": holds bytes that are no text: not a configuration"};
   }
@@ -84,8 +94,10 @@ bool is_tree(Form form) {
   return form == Form::Json || form == Form::Yaml || form == Form::Toml;
 }
 
-// The text of a tree as a document.
-Result<> parse_tree(OpenedFile& file) {
+Result<> open_below(OpenedFile& file, int depth);
+
+// The text of a tree as a document, and those of the files that it lies over.
+Result<> parse_tree(OpenedFile& file, int depth = 0) {
   const std::string& path = file.path;
   const auto read_tree = [&]() -> Result<JsonValue> {
     if (file.form == Form::Json) return parse_json(plain_json(file.text), path);
@@ -103,6 +115,55 @@ Result<> parse_tree(OpenedFile& file) {
   if (file.document.find("plan") != nullptr && file.document.find("cluster") != nullptr) {
     return Error{path + ": is a scenario already: rehearse simulate " + path};
   }
+  return open_below(file, depth);
+}
+
+// Hydra's list of what a file lies over: "NAME" (NAME.yaml beside it), "GROUP: NAME"
+// (GROUP/NAME.yaml, under the key GROUP), "GROUP@KEY: NAME" (under KEY); `_self_` is the file
+// itself, last where it is not said. What is optional or overrides another tool's is not looked
+// for.
+constexpr std::string_view kBelow = "defaults", kSelf = "_self_";
+constexpr int kMostBelow = 16;
+
+struct Below {
+  std::string file, under;  // empty: none
+};
+Below below_of(const JsonValue& item) {
+  if (item.is(JsonKind::String)) return {item.text == kSelf ? "" : item.text, ""};
+  if (!item.is(JsonKind::Object) || item.members.size() != 1) return {};
+  const std::string& key = item.members[0].key;
+  const JsonValue& value = item.members[0].value;
+  if (!value.is(JsonKind::String) || key.find(' ') != std::string::npos) return {};
+  const std::size_t at = key.find('@');
+  const std::string group = key.substr(0, at);
+  std::string under = at == std::string::npos ? group : key.substr(at + 1);
+  std::ranges::replace(under, '/', '.');
+  return {(group == "." ? "" : group + "/") + value.text, under + "."};
+}
+
+Result<> open_below(OpenedFile& file, int depth) {
+  const auto list = std::ranges::find(file.document.members, kBelow, &JsonMember::key);
+  if (file.form != Form::Yaml || list == file.document.members.end()) return {};
+  const bool one = list->value.is(JsonKind::String);
+  const std::vector<JsonValue> items = one ? std::vector{list->value} : list->value.items;
+  const std::int32_t line = list->line;
+  file.document.members.erase(list);
+  for (const JsonValue& item : items) {
+    const Below named = below_of(item);
+    if (named.file.empty()) continue;
+    const std::string name = named.file.ends_with(".yaml") ? named.file : named.file + ".yaml";
+    const std::filesystem::path path = std::filesystem::path(file.path).parent_path() / name;
+    std::error_code none;
+    if (depth > kMostBelow || !std::filesystem::is_regular_file(path, none)) {
+      return json_error(file.path, line, std::string(kBelow),
+                        "it lies over " + json_excerpt(name) + ", which is not beside it");
+    }
+    Result<OpenedFile> opened = open_file(path.string());
+    if (!opened) return opened.error();
+    OpenedFile below = std::move(opened).value();
+    if (const Result<> parsed = parse_tree(below, depth + 1); !parsed) return parsed;
+    file.below.push_back({named.under, std::move(below)});
+  }
   return {};
 }
 
@@ -119,6 +180,13 @@ bool has_sign(const Framework& framework, const JsonValue& document) {
     return std::ranges::all_of(sign,
                                [&](const std::string& key) { return has_key(document, key); });
   });
+}
+
+bool has_sign(const Framework& framework, const OpenedFile& file) {
+  return has_sign(framework, file.document) ||
+         std::ranges::any_of(file.below, [&](const FileBelow& below) {
+           return below.under.empty() && has_sign(framework, below.file);
+         });
 }
 
 class Opener {
@@ -233,7 +301,7 @@ class Opener {
   }
   Result<> choose(const OpenedFile& file) {
     for (const Framework& framework : frameworks_) {
-      if (!has_sign(framework, file.document)) continue;
+      if (!has_sign(framework, file)) continue;
       framework_ = &framework;
       return {};
     }
@@ -349,12 +417,15 @@ class Opener {
       if (document == documents.end()) {
         const std::string source =
             made == script.edited.end() ? flag.values[0] : shown_unknown(edited_.file);
-        return json_error(flag.file, flag.line, flag.flag,
-                          "says more in " + json_excerpt(source) +
-                              ": name that file behind this one");
+        return json_error(
+            flag.file, flag.line, flag.flag,
+            "says more in " + json_excerpt(source) + ": name that file behind this one");
       }
-      OpenedFile file{
-          .path = flag.values[0], .text = document->second, .form = Form::Json, .document = {}};
+      OpenedFile file{.path = flag.values[0],
+                      .text = document->second,
+                      .form = Form::Json,
+                      .document = {},
+                      .below = {}};
       if (const Result<> parsed = parse_tree(file); !parsed) return parsed;
       file.path = flag.file;
       if (const Result<> done = read_document(file); !done) return done;
@@ -378,12 +449,14 @@ class Opener {
         }
       }
       if (framework_ == nullptr) {
-        return Error{file.path + ": imports no module of a framework that is known here; --from "
-                                 "NAME says of whom it is"};
+        return Error{file.path +
+                     ": imports no module of a framework that is known here; --from "
+                     "NAME says of whom it is"};
       }
     }
     if (settings_.launch.gpus == 0) settings_.launch = std::move(recipe.launch);
     for (std::string& warning : recipe.warnings) settings_.warnings.push_back(std::move(warning));
+    settings_.missing_base = std::move(recipe.missing_base);
     add(std::move(recipe.flags));
     return {};
   }
@@ -422,7 +495,9 @@ class Opener {
     if (part == nullptr) {
       JsonValue document = file.document;
       if (const Result<> chosen = choose_stage(document, file.path); !chosen) return chosen;
-      std::vector<Setting> flags = flags_of_document(document, file.path);
+      std::vector<Setting> flags = flags_below(file);
+      for (Setting& flag : flags_of_document(document, file.path)) flags.push_back(std::move(flag));
+      if (!file.below.empty()) keep_last(flags);
       resolve_interpolations(flags, asked_.variables);
       add(std::move(flags));
       return read_second_file(file);
@@ -436,6 +511,21 @@ class Opener {
       }
     }
     return {};
+  }
+  // Of the files that it lies over.
+  static std::vector<Setting> flags_below(const OpenedFile& file) {
+    std::vector<Setting> all;
+    for (const auto& [under, below] : file.below) {
+      std::vector<Setting> flags = flags_below(below);
+      for (Setting& flag : flags_of_document(below.document, below.path)) {
+        flags.push_back(std::move(flag));
+      }
+      for (Setting& flag : flags) {
+        flag.flag = under + flag.flag;
+        all.push_back(std::move(flag));
+      }
+    }
+    return all;
   }
   // Of a list of stages the one that is asked for, else the first; the others are named.
   Result<> choose_stage(JsonValue& document, const std::string& path) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of a framework as its flags, whatever their form: which framework they are of, and what
-// they say. No process starts, and no file but those named is opened.
+// they say. No process starts; of files that are not named those alone are opened that a recipe
+// imports, or a table of keys says that it lies over, from the same checkout.
 #pragma once
 
 #include <map>

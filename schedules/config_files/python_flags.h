@@ -3,8 +3,9 @@
 // `cfg.a = Name(key=value, ...)`, and what it returns as `Name(key=value, ...)`. A value is a
 // number, a text, True, False, None, a product, a list of those, a constant of the file, an
 // argument's default; another one, load("x"), is taken as it is written.
-// Functions of the same file that it calls are read with their arguments; a branch whose test hangs
-// on something else, and every loop, is left out with a note.
+// Functions that it calls are read with their arguments: those of the file, and of files of the
+// same checkout that it imports (python_file.h) where they make the configuration or are given it.
+// A branch whose test hangs on something else, and every loop, is left out with a note.
 #pragma once
 
 #include <map>

@@ -70,12 +70,14 @@ Result<std::map<std::string, GivenFlag>> flag_values(const Framework& framework,
   for (const Setting& setting : settings) {
     const FlagRow* row = framework.find(setting.flag);
     if (row == nullptr || setting.null) continue;
+    const bool alone = setting.values.empty() && !row->alone.empty();
     if (!row->unsaid.empty() && setting.values == std::vector<std::string>{row->unsaid}) continue;
-    if (row->takes == Takes::Text && setting.values.empty()) {  // what stood there was empty
+    if (row->takes == Takes::Text && setting.values.empty() &&
+        !alone) {  // what stood there was empty
       warnings.push_back(setting.flag + " has no value behind it, and is left out");
       continue;
     }
-    Result<Json> value = converted(*row, setting);
+    Result<Json> value = alone ? Result<Json>(Json(row->alone)) : converted(*row, setting);
     if (!value && row->use != FlagUse::Used) continue;  // no plan hangs on it
     if (!value) return value.error();
     GivenFlag& flag = found[row->name];

@@ -41,6 +41,7 @@ constexpr KeySpec kFlagKeys[] = {text("flag", true),
                                  text("emit"),
                                  text("group"),
                                  text("unsaid"),
+                                 text("alone"),
                                  text("note"),
                                  text("source", true)};
 constexpr KeyTable kFlag{.title = "flag", .keys = kFlagKeys};
@@ -216,6 +217,7 @@ class FrameworkReader {
                  .key = text_of(row, "key"),
                  .note = text_of(row, "note"),
                  .unsaid = text_of(row, "unsaid"),
+                 .alone = text_of(row, "alone"),
                  .value = json_of(row.given("value")),
                  .emit = formula(row, "emit"),
                  .group = text_of(row, "group"),

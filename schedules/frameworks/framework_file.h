@@ -39,6 +39,7 @@ struct FlagRow {
   // the key is where the flag, which takes nothing, stands.
   bool sets = false;
   std::string unsaid;  // a word that leaves it to others: "auto"
+  std::string alone;   // its value where nothing stands behind it: "true"
   std::vector<std::pair<std::string, Json>> words;
   Json value;
   std::optional<Formula> emit;  // the flag's value in a plan's command; none, false: left out

@@ -571,7 +571,11 @@ Result<> Importer::read_scenario_text() {
 
 Result<Imported> import_flags(const Framework& framework, const Settings& settings,
                               const ImportOptions& options) {
-  return Importer(framework, settings, options).run();
+  Result<Imported> made = Importer(framework, settings, options).run();
+  if (made || settings.missing_base.empty()) return made;
+  Error error = made.error();
+  error.message += "; what it rests on, " + settings.missing_base + ", is not beside it";
+  return error;
 }
 
 }  // namespace rehearse

@@ -30,6 +30,9 @@ struct Settings {
   std::vector<Setting> flags;  // in the order of the files
   Launch launch;
   std::vector<std::string> warnings;  // of the readers
+  // A function and the file that has it, on which the files rest and which is not there:
+  // "llama3_8b_config of megatron/bridge/recipes/llama/llama3.py"; empty: none.
+  std::string missing_base;
 };
 
 }  // namespace rehearse

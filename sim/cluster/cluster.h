@@ -75,10 +75,23 @@ enum class ScaleUpKind : std::uint8_t {
   FullMesh,        // direct links: bandwidth_per_pair
   HybridCubeMesh,  // DGX-1: pairs have 0, 1 or 2 links of bandwidth_per_link
   PcieTree,        // no GPU links: through PCIe switches and the host
+  Torus,           // links to neighbours along `axes`, which pass on what goes further
+};
+// Their words in files, in the order of ScaleUpKind.
+inline constexpr std::array<std::string_view, 5> kScaleUpNames{
+    "nvswitch", "full_mesh", "hybrid_cube_mesh", "pcie_tree", "torus"};
+
+struct TorusAxis {
+  std::int32_t size = 1;              // GPUs along it
+  BytesPerSecond bandwidth_per_link;  // to one neighbour
+  bool open = false;                  // its ends are not joined
+  // Links of a GPU along it: the two neighbours of a pair are one.
+  std::int32_t links() const { return size > 2 && !open ? 2 : 1; }
 };
 
 struct ScaleUp {
   ScaleUpKind kind = ScaleUpKind::PcieTree;
+  std::vector<TorusAxis> axes;  // of a torus; GPUs of a node are numbered along the first one first
   std::optional<BytesPerSecond> bandwidth_per_gpu;  // empty (PCIe trees): the GPU's PCIe link
   std::optional<BytesPerSecond> bandwidth_per_pair, bandwidth_per_link;
   std::int32_t switches = 0, links_per_pair = 0;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "schedules/scenario/plan_names.h"
+#include "sim/cluster/cluster.h"
 #include "sim/cluster/correction.h"
 
 namespace rehearse::sim {
@@ -133,13 +134,22 @@ constexpr std::array kGpuKeys{
 };
 constexpr KeyTable kGpu{.title = "gpu", .keys = kGpuKeys};
 
-constexpr std::array<std::string_view, 4> kScaleUpKinds{"nvswitch", "full_mesh", "hybrid_cube_mesh",
-                                                        "pcie_tree"};
+constexpr std::array kTorusAxisKeys{
+    needed(count("size", 4096, 2)),
+    needed(number("gb_per_s_per_direction_per_link", kGbPerS, "to one neighbour")),
+    flag("open", "its ends are not joined"),
+};
+constexpr KeyTable kTorusAxis{.title = "axes", .keys = kTorusAxisKeys};
 constexpr std::array kAchievableKeys{number("ranks_2", kShare), number("ranks_4", kShare),
                                      number("ranks_8", kShare)};
 constexpr KeyTable kAchievable{.title = "all_reduce_achievable", .keys = kAchievableKeys};
 constexpr std::array kScaleUpKeys{
-    KeySpec{.name = "kind", .types = kString, .choices = kScaleUpKinds, .required = true},
+    KeySpec{.name = "kind", .types = kString, .choices = kScaleUpNames, .required = true},
+    KeySpec{.name = "axes",
+            .types = kArray,
+            .items = &kTorusAxis,
+            .item_types = kObject,
+            .about = "of a torus: GPUs are numbered along the first one first"},
     number("gb_per_s_per_direction_per_gpu", kGbPerS),
     number("gb_per_s_per_direction_per_pair", kGbPerS),
     number("gb_per_s_per_direction_per_link", kGbPerS),

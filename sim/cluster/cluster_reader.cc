@@ -15,6 +15,7 @@ namespace rehearse::sim {
 namespace {
 
 constexpr double kGb = 1e9, kTera = 1e12;
+constexpr std::int64_t kMostOnATorus = 4096;
 
 // The members of one object, by unit.
 class Section {
@@ -118,13 +119,25 @@ Gpu read_gpu(const Section& from) {
   return gpu;
 }
 
+std::vector<TorusAxis> read_axes(const JsonValue* list) {
+  std::vector<TorusAxis> axes;
+  if (list == nullptr) return axes;
+  for (const JsonValue& item : list->items) {
+    const Section axis(&item);
+    axes.push_back(
+        {.size = axis.count("size"),
+         .bandwidth_per_link =
+             axis.bandwidth("gb_per_s_per_direction_per_link").value_or(BytesPerSecond{}),
+         .open = axis.flag("open", false)});
+  }
+  return axes;
+}
+
 ScaleUp read_scale_up(const Section& from) {
-  const std::string kind = from.text("kind");
+  const auto kind = std::ranges::find(kScaleUpNames, from.text("kind")) - kScaleUpNames.begin();
   const Section achievable = from.section("all_reduce_achievable");
-  return {.kind = kind == "nvswitch"           ? ScaleUpKind::NvSwitch
-                  : kind == "full_mesh"        ? ScaleUpKind::FullMesh
-                  : kind == "hybrid_cube_mesh" ? ScaleUpKind::HybridCubeMesh
-                                               : ScaleUpKind::PcieTree,
+  return {.kind = static_cast<ScaleUpKind>(kind),
+          .axes = read_axes(from.given("axes")),
           .bandwidth_per_gpu = from.bandwidth("gb_per_s_per_direction_per_gpu"),
           .bandwidth_per_pair = from.bandwidth("gb_per_s_per_direction_per_pair"),
           .bandwidth_per_link = from.bandwidth("gb_per_s_per_direction_per_link"),
@@ -278,6 +291,7 @@ class ClusterReader {
       fail("gpu.peak_dense_tflops", "no peak rate is given");
     }
     check_generation_and_products();
+    check_torus();
     const ScaleUp& scale_up = cluster_.scale_up;
     const bool tree = scale_up.kind == ScaleUpKind::PcieTree;
     if (!tree && !scale_up.bandwidth_per_gpu) {
@@ -294,6 +308,32 @@ class ClusterReader {
       fail("gpu.usable_memory_gib", json_number(usable) + " is more than memory_capacity_gb " +
                                         json_number(cluster_.gpu.memory_capacity_gb));
     }
+  }
+
+  // Its axes say what a GPU has together.
+  void check_torus() {
+    ScaleUp& scale_up = cluster_.scale_up;
+    const bool torus = scale_up.kind == ScaleUpKind::Torus;
+    if (torus == scale_up.axes.empty()) {
+      return fail("scale_up.axes",
+                  torus ? "is required where kind is torus" : "is a torus's alone");
+    }
+    if (!torus) return;
+    std::int64_t gpus = 1;
+    double all = 0;
+    for (const TorusAxis& axis : scale_up.axes) {
+      gpus = std::min<std::int64_t>(gpus * axis.size, kMostOnATorus + 1);
+      all += axis.links() * axis.bandwidth_per_link.value;
+    }
+    if (gpus != cluster_.gpus_per_node) {
+      return fail("scale_up.axes", "have places for " + std::to_string(gpus) +
+                                       " GPUs: a node has " +
+                                       std::to_string(cluster_.gpus_per_node));
+    }
+    if (gpus > kMostOnATorus) {
+      return fail("scale_up.axes", "have more than " + std::to_string(kMostOnATorus) + " places");
+    }
+    if (!scale_up.bandwidth_per_gpu) scale_up.bandwidth_per_gpu = BytesPerSecond{all};
   }
 
   void check_generation_and_products() {

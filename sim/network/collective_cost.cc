@@ -144,6 +144,15 @@ double small_message_alpha(const GroupShape& shape, const Network& network) {
   return best * kMicro + network.model().constants.call_overhead;
 }
 
+// Rings of neighbours, and messages that are passed on: every link on the way once after another,
+// and what the busiest carries. The libraries of such machines are not NCCL, and nobody's table or
+// tuning model stands behind them here.
+Estimate on_torus(OpKind kind, double busiest, const GroupShape& shape, const Network& network) {
+  const std::int32_t turns = kind == OpKind::AllReduce ? 2 : 1;
+  const std::int32_t hops = is_pairwise(kind) ? shape.reach_hops : turns * shape.turn_hops;
+  return {.seconds = send_recv_latency(hops, network) + busiest, .level = CostLevel::Datasheet};
+}
+
 Estimate inside_node(OpKind kind, double bytes, const Amount& amount, double port, double shared,
                      const GroupShape& shape, const Network& network) {
   const CollectiveModel& model = network.model();
@@ -266,7 +275,7 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
 // With i of the ranks below the link, i (n - i) / n of each buffer leaves it; in a ring one
 // member's flow does.
 double pairwise_of_part(const LinkUse& use, std::int32_t n, std::int32_t g) {
-  if (use.kind == LinkKind::Port) return use.pairwise * n / g;  // (g-1)/n of it
+  if (is_scale_up(use.kind)) return use.pairwise * n / g;  // (g-1)/n of it
   const double leaving = use.ring > 0 ? use.pairwise / use.ring : 0;
   const double below = (n - std::sqrt(std::max(0.0, double{1} * n * n - 4 * n * leaving))) / 2;
   return use.ring * below * std::max(0.0, g - below) / g;
@@ -282,9 +291,7 @@ GroupShape part_inside(const GroupShape& shape) {
   part.nodes = part.pods = 1;
   part.processes = std::min(shape.processes, part.ranks);
   part.nics = 0;
-  std::erase_if(part.links, [](const LinkUse& use) {
-    return use.kind != LinkKind::Port && use.kind != LinkKind::Pcie && use.kind != LinkKind::Socket;
-  });
+  std::erase_if(part.links, [](const LinkUse& use) { return !is_inside_node(use.kind); });
   for (LinkUse& use : part.links) use.pairwise = pairwise_of_part(use, shape.ranks, part.ranks);
   return part;
 }
@@ -339,9 +346,11 @@ CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
   }
   const bool one_node = shape.nodes == 1;
   const Least least = least_of(kind, size, shape, network);
-  Estimate e = one_node ? inside_node(kind, bytes, amount, port, shared, shape, network)
-                        : between_nodes(kind, bytes, std::max(slowest, least.transfer), port, shape,
-                                        network);
+  const bool torus = one_node && network.torus().has_value();
+  Estimate e = torus      ? on_torus(kind, slowest, shape, network)
+               : one_node ? inside_node(kind, bytes, amount, port, shared, shape, network)
+                          : between_nodes(kind, bytes, std::max(slowest, least.transfer), port,
+                                          shape, network);
   // A table of this very group says more than any bound.
   if (e.level != CostLevel::Interpolated) {
     e.seconds = std::max(e.seconds, least.seconds);
@@ -359,7 +368,7 @@ CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
   cost.time = std::max(Nanoseconds{1}, seconds_to_nanoseconds(e.seconds));
   cost.level = e.level;
   cost.algorithm = is_pairwise(kind) ? Algorithm::Pairwise : Algorithm::Ring;
-  if (!is_pairwise(kind)) {
+  if (!is_pairwise(kind) && !torus) {
     const TunerChoice choice = choose(tuner_input(shape, network), kind, bytes);
     cost.algorithm = choice.algorithm;
     cost.protocol = e.protocol.value_or(choice.protocol);
@@ -388,6 +397,7 @@ CollectiveCost described_shift(Bytes size, const GroupShape& shape, const Networ
   const auto bytes = static_cast<double>(size.value);
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;
+  if (network.torus()) cost.level = CostLevel::Datasheet;
   std::vector<double> seconds;
   double slowest = 0;
   for (const LinkUse& use : shape.links) {
@@ -397,14 +407,14 @@ CollectiveCost described_shift(Bytes size, const GroupShape& shape, const Networ
              model.nic.achievable_fraction / model.transfer_fraction();
     }
     if (use.kind == LinkKind::Port) each = 1 / network.pair_bandwidth();
+    if (use.kind == LinkKind::Torus) each = use.next;
     seconds.push_back(bytes * each);
     if (seconds.back() > slowest) {
       slowest = seconds.back();
       cost.link = use.kind;
     }
   }
-  double alpha =
-      model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha;
+  double alpha = send_recv_latency(shape.next_hops, network);
   if (shape.nodes > 1) {
     alpha = k.transfer_alpha +
             k.transfer_latency_hops * network.cluster().nics.one_way_latency_us * kMicro;
@@ -468,6 +478,13 @@ CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Netwo
   CollectiveCost cost = corrected(described_shift(bytes, shape, network), network);
   if (cost.time.value > 0) crosses(OpKind::Send, bytes, shape, network, cost);
   return cost;
+}
+
+double send_recv_latency(std::int32_t hops, const Network& network) {
+  if (network.torus()) return hops * network.cluster().scale_up.hop_latency_us * kMicro;
+  const CollectiveModel& model = network.model();
+  return model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha
+                                          : model.constants.send_recv_alpha;
 }
 
 double bus_bandwidth_factor(OpKind kind, std::int32_t ranks) {

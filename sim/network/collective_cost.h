@@ -47,6 +47,10 @@ CollectiveCost tensor_broadcasts_cost(Bytes bytes, std::int32_t tensors, const G
 // Time of a shift: every rank sends `bytes` to the next of its group (ring attention, p2p chains).
 CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Network& network);
 
+// [s] before the first byte of a message inside a node arrives: as measured between GPUs, or on a
+// torus the links that it passes, one after another.
+double send_recv_latency(std::int32_t hops, const Network& network);
+
 // Bus-bandwidth factor f: bus bandwidth = f * bytes / time. 2(n-1)/n for AllReduce; (n-1)/n for
 // AllGather, ReduceScatter, AllToAll, Gather, Scatter; 1 for Broadcast, Reduce, Send, Recv.
 // Source: NVIDIA/nccl-tests doc/PERFORMANCE.md.

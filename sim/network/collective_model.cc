@@ -80,11 +80,13 @@ class Reader {
     if (value == nullptr) fail(key, "is missing");
     return {value == nullptr ? kNothing : *value, where_ + "." + std::string(key), report_};
   }
-  // The enumerator whose name the key holds.
+  // The enumerator whose name the key holds. REQUIRES: `names` in the order of Enum.
   template <class Enum, std::size_t N>
-  Enum one_of(std::string_view key,
-              const std::array<std::pair<std::string_view, Enum>, N>& names) const {
-    return named(key, text(key), names);
+  Enum one_of(std::string_view key, const std::array<std::string_view, N>& names) const {
+    const std::string word = text(key);
+    const auto place = static_cast<std::size_t>(std::ranges::find(names, word) - names.begin());
+    if (place == N) fail(key, "unknown value '" + word + "'");
+    return static_cast<Enum>(place % N);
   }
   template <class Enum, std::size_t N>
   Enum named(std::string_view key, std::string_view word,
@@ -102,11 +104,6 @@ class Reader {
   JsonReport& report_;
 };
 
-constexpr std::array<std::pair<std::string_view, ScaleUpKind>, 4> kScaleUps{
-    {{"nvswitch", ScaleUpKind::NvSwitch},
-     {"full_mesh", ScaleUpKind::FullMesh},
-     {"hybrid_cube_mesh", ScaleUpKind::HybridCubeMesh},
-     {"pcie_tree", ScaleUpKind::PcieTree}}};
 constexpr std::array<std::pair<std::string_view, OpKind>, 6> kOps{
     {{"all_reduce", OpKind::AllReduce},
      {"all_gather", OpKind::AllGather},
@@ -145,7 +142,7 @@ DispatchConstants read_dispatch(const Reader& in) {
 CollectiveSystem read_system(const Reader& in) {
   return {.name = in.text("system"),
           .architecture = in.text("architecture"),
-          .scale_up = in.one_of("scale_up", kScaleUps),
+          .scale_up = in.one_of<ScaleUpKind>("scale_up", kScaleUpNames),
           .gpu_contains = in.text("gpu_contains"),
           .nic_kind = in.text("nic_kind"),
           .same_as = in.text("same_as"),

@@ -39,8 +39,7 @@ double latency(const GroupShape& group, const Network& network) {
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;
   if (group.nodes == 1) {
-    return k.call_overhead +
-           (model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha);
+    return k.call_overhead + send_recv_latency(group.reach_hops, network);
   }
   const Cluster& c = network.cluster();
   const double pods = group.pods > 1 && c.fabric ? c.fabric->between_pods_latency_us * kMicro : 0.0;
@@ -54,11 +53,12 @@ double latency(const GroupShape& group, const Network& network) {
 CollectiveCost links_cost(const Buffers& moved, bool forwarded, double scale_up_fraction,
                           const GroupShape& group, const Network& network) {
   CollectiveCost cost{.algorithm = Algorithm::Pairwise};
+  if (network.torus()) cost.level = CostLevel::Datasheet;
   const double alpha = latency(group, network);
   std::vector<double> seconds;
   double slowest = 0;
   for (const LinkUse& use : group.links) {
-    const bool port = use.kind == LinkKind::Port;
+    const bool port = is_scale_up(use.kind);
     double each = seconds_per_byte(use, scale_up_fraction, network);
     if (port && forwarded) each *= static_cast<double>(group.ranks) / group.ranks_per_node;
     seconds.push_back(each * (port ? moved.scale_up : moved.nic));

@@ -10,13 +10,15 @@
 
 namespace rehearse::sim {
 
-// What a row's ranks put on the links of one level, per byte: one entry per instance and block.
-// Sparse, because a row touches few of the blocks of a large machine.
+// What a row's ranks put on the links of one level, per byte: one entry per instance and block (of
+// a torus: and link, numbered from node to node). Sparse, because a row touches few of the blocks
+// of a large machine.
 struct Network::Loads {
   struct Entry {
     std::int32_t block = 0;
     double ring = 0, pairwise = 0;
     std::int32_t own = 0, all = 0;  // ranks of the row, and of all rows of its position
+    double next = 0;
   };
   std::vector<Entry> entries;
 
@@ -31,6 +33,7 @@ struct Network::Loads {
         entries[kept - 1].pairwise += entries[i].pairwise;
         entries[kept - 1].own += entries[i].own;
         entries[kept - 1].all += entries[i].all;
+        entries[kept - 1].next += entries[i].next;
       } else {
         entries[kept++] = entries[i];
       }

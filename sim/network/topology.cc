@@ -14,12 +14,19 @@ std::int32_t ceil_div(std::int32_t a, std::int32_t b) {
   return (a + b - 1) / b;
 }
 
-constexpr std::array<std::string_view, kNumLinkKinds> kLinkNames{"scale_up", "pcie", "socket",
-                                                                 "nic",      "leaf", "pod"};
+constexpr std::array<std::string_view, kNumLinkKinds> kLinkNames{
+    "scale_up", "torus", "pcie", "socket", "nic", "leaf", "pod"};
 }  // namespace
 
 std::string_view name_of(LinkKind kind) {
   return kLinkNames[static_cast<std::size_t>(kind)];
+}
+
+std::string name_of(const Link& link) {
+  const std::string kind(name_of(link.kind));
+  if (link.kind != LinkKind::Torus) return kind + (link.outward ? " out" : " in");
+  return kind + " axis " + std::to_string(link.axis) + " of gpu " + std::to_string(link.gpu) +
+         (link.outward ? " forward" : " back");
 }
 
 LinkKinds kinds_of(std::span<const LinkUse> uses) {
@@ -36,6 +43,7 @@ Network::Network(const Cluster& cluster, const CollectiveModel& model, const Pla
   nodes_ = ceil_div(whole_.ranks(), cluster.gpus_per_node);
   add_node_cuts();
   add_fabric_cuts();
+  if (cluster.scale_up.kind == ScaleUpKind::Torus) torus_.emplace(cluster.scale_up.axes);
   const std::int32_t per_position = whole_.ranks() / whole_.size(Axis::Pipeline);
   const bool alike = std::ranges::all_of(
       rows, [&](const RankClassInfo& row) { return row.multiplicity >= per_position; });
@@ -47,6 +55,7 @@ Network::Network(const Cluster& cluster, const CollectiveModel& model, const Pla
     links_.push_back({LinkKind::Port, false, {ring_bandwidth(cluster.gpus_per_node)}});
   }
   for (Cut& cut : cuts_) number_links(cut);
+  if (torus_) number_torus_links();
 }
 
 void Network::leave_out_replicas(const Plan& plan) {
@@ -131,6 +140,36 @@ void Network::number_links(Cut& cut) {
   }
 }
 
+// Nodes that hold the same rows on the same places are equal, and so are links of one node that a
+// shift of the torus brings onto one another with all that stands on it.
+void Network::number_torus_links() {
+  std::map<std::vector<std::int32_t>, std::vector<std::int32_t>> resources_of_content;
+  const std::int32_t g = cluster_->gpus_per_node;
+  for (std::int32_t first = 0; first < mesh_.ranks(); first += g) {
+    std::vector<std::int32_t> content(static_cast<std::size_t>(torus_->num_chips()), -1);
+    const std::int32_t end = std::min(first + g, mesh_.ranks());
+    std::copy(row_of_rank_.begin() + first, row_of_rank_.begin() + end, content.begin());
+    std::vector<std::int32_t>& resources = resources_of_content[content];
+    for (const std::int32_t least :
+         resources.empty() ? torus_->equal_links(content) : std::vector<std::int32_t>{}) {
+      const auto own = static_cast<std::int32_t>(resources.size());
+      if (least < own) {  // its equal has its resource already
+        resources.push_back(resources[static_cast<std::size_t>(least)]);
+        continue;
+      }
+      resources.push_back(static_cast<std::int32_t>(links_.size()));
+      const std::int32_t axis = torus_->axis_of(own);
+      const double rate = torus_->axis(axis).bandwidth_per_link.value;
+      links_.push_back({.kind = LinkKind::Torus,
+                        .outward = Torus::is_forward(own),
+                        .capacity = {rate * scale_up_fraction()},
+                        .axis = axis,
+                        .gpu = torus_->chip_of(own)});
+    }
+    torus_resource_.insert(torus_resource_.end(), resources.begin(), resources.end());
+  }
+}
+
 void Network::add_node_cuts() {
   const Cluster& c = *cluster_;
   const CollectiveConstants& k = model_->constants;
@@ -181,12 +220,17 @@ std::span<const std::int32_t> Network::ranks_of(RankClass row) const {
       begin, static_cast<std::size_t>(row_begin_[row.index() + 1]) - begin);
 }
 
+double Network::scale_up_fraction() const {
+  return cluster_->scale_up.achievable_fraction.value_or(model_->constants.scale_up_fraction);
+}
+
 double Network::ring_bandwidth(std::int32_t members) const {
   const ScaleUp& up = cluster_->scale_up;
-  const double fraction = up.achievable_fraction.value_or(model_->constants.scale_up_fraction);
+  const double fraction = scale_up_fraction();
   const double port = cluster_->scale_up_bandwidth().value;
   switch (up.kind) {
     case ScaleUpKind::NvSwitch:
+    case ScaleUpKind::Torus:  // all links of a GPU; which of them a ring has, its path says
       return port * fraction;
     case ScaleUpKind::FullMesh: {  // n - 1 disjoint rings use every pair's links
       const double pair = up.bandwidth_per_pair ? up.bandwidth_per_pair->value : port;
@@ -209,9 +253,8 @@ double Network::ring_bandwidth(std::int32_t members) const {
 double Network::pair_bandwidth() const {
   if (model_->system.send_recv_bandwidth > 0) return model_->system.send_recv_bandwidth;
   const ScaleUp& up = cluster_->scale_up;
-  const double fraction = up.achievable_fraction.value_or(model_->constants.scale_up_fraction);
   if (up.kind == ScaleUpKind::HybridCubeMesh && up.bandwidth_per_link) {
-    return up.bandwidth_per_link->value * fraction;
+    return up.bandwidth_per_link->value * scale_up_fraction();
   }
   return ring_bandwidth(2);
 }

@@ -13,7 +13,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,26 +24,39 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cost/cost.h"
 #include "sim/network/collective_model.h"
+#include "sim/network/torus.h"
 
 namespace rehearse::sim {
 
 // Where a link stands; `Out` and `In` are its two directions, which do not share.
 enum class LinkKind : std::uint8_t {
   Port,    // a GPU's scale-up links: NVLink, xGMI; its PCIe link where there are none
+  Torus,   // from a GPU of a torus to a neighbour
   Pcie,    // up-link of a PCIe switch
   Socket,  // between the sockets of a node (GPU traffic of PCIe-only nodes)
   Nic,     // what one or several GPUs of a node have of its NICs
   Leaf,    // leaf switch (scalable unit) to spine, where oversubscribed
   Pod,     // pod or data centre to core, where oversubscribed
 };
-inline constexpr std::size_t kNumLinkKinds = 6;
-std::string_view name_of(LinkKind kind);  // "scale_up", "pcie", "socket", "nic", "leaf", "pod"
+inline constexpr std::size_t kNumLinkKinds = 7;
+// "scale_up", "torus", "pcie", "socket", "nic", "leaf", "pod"
+std::string_view name_of(LinkKind kind);
+inline bool is_inside_node(LinkKind kind) {
+  return kind < LinkKind::Nic;
+}
+// A GPU's own links to the others of its node.
+inline bool is_scale_up(LinkKind kind) {
+  return kind <= LinkKind::Torus;
+}
 
 struct Link {
   LinkKind kind{};
-  bool outward = true;      // direction: leaving the block of GPUs below it
+  bool outward = true;      // direction: leaving the block of GPUs below it; of a torus forward
   BytesPerSecond capacity;  // achievable, of one such link
+  std::int32_t axis = 0;    // of a torus: along which it lies,
+  std::int32_t gpu = 0;     // and the first GPU of a node that has such a link
 };
+std::string name_of(const Link& link);  // "nic out"; "torus axis 0 of gpu 3 forward"
 
 // How much of a link an op occupies per byte. Both are of the most loaded of the equal links, with
 // all siblings of the row together.
@@ -50,6 +65,7 @@ struct LinkUse {
   LinkKind kind{};
   double ring = 0;      // [s per byte that one member sends around the ring]
   double pairwise = 0;  // [s per byte of one member's whole buffer in an all-to-all]
+  double next = 0;      // of a torus: [s per byte that each member sends to the next of its group]
   // The share of a path that the row's own ranks ask for. The other rows of its position (replicas
   // that differ) ask for the rest, at about the same time.
   double part = 1;
@@ -78,14 +94,15 @@ struct GroupShape {
   std::int32_t siblings = 1;        // instances of this row with members on one node, at most
   double nics = 0;                  // NIC ports of one node for one instance; 0.5: a half-share
   std::int32_t pods = 1;            // pods (data centres) that hold a member
-  std::vector<LinkUse> links;       // bandwidth terms; empty for one rank
+  std::int32_t turn_hops = 0, next_hops = 0, reach_hops = 0;  // on a torus (TorusGroup)
+  std::vector<LinkUse> links;                                 // bandwidth terms; empty for one rank
   std::vector<Crossing> crossings;  // between throttled processes; empty: nothing is throttled
   bool operator==(const GroupShape&) const = default;
 };
 
 inline bool operator==(const LinkUse& a, const LinkUse& b) {
   return a.resource == b.resource && a.kind == b.kind && a.ring == b.ring &&
-         a.pairwise == b.pairwise && a.part == b.part;
+         a.pairwise == b.pairwise && a.next == b.next && a.part == b.part;
 }
 
 // The way from one row's ranks to the equal ranks of another (pipeline neighbours). It takes as
@@ -95,6 +112,7 @@ struct Path {
   bool between_processes = false;  // of a CPU's ranks: some pair of them
   bool same_device = false;        // both stages on one position: no link at all
   bool crosses_pod = false;
+  std::int32_t hops = 0;  // on a torus: links of the longest way, all of which the sender asks for
   std::vector<LinkUse> out, in;     // `ring` [s per byte that each rank sends]; for SEND, for RECV
   std::vector<Crossing> crossings;  // between throttled processes: ranks as instances
   double seconds_per_byte = 0;      // of the slowest link, siblings counted
@@ -143,6 +161,7 @@ class Network {
   // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
   double ring_bandwidth(std::int32_t members) const;
   double pair_bandwidth() const;
+  const std::optional<Torus>& torus() const { return torus_; }
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin_.size()) - 1; }
   std::int32_t num_nodes() const { return nodes_; }
@@ -179,6 +198,8 @@ class Network {
   void add_node_cuts();
   void add_fabric_cuts();
   void number_links(Cut& cut);
+  void number_torus_links();
+  double scale_up_fraction() const;
   std::span<const std::int32_t> ranks_of(RankClass row) const;
   // The ranks of the row's position, by their coordinate along the data axis.
   std::vector<std::vector<std::int32_t>> replicas_beside(RankClass row) const;
@@ -208,6 +229,10 @@ class Network {
                          std::int32_t size) const;
   void account(std::span<const std::int32_t> members, RankClass row, std::vector<Loads>& loads,
                GroupShape& shape) const;
+  // The same of the links of a torus, where an instance has members.
+  void account_on_torus(std::span<const std::int32_t> members, RankClass row, Loads& loads,
+                        GroupShape& shape) const;
+  void append_torus_links(Loads& loads, std::vector<LinkUse>& links) const;
   void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;
 
   const Cluster* cluster_;
@@ -219,6 +244,8 @@ class Network {
   std::vector<std::int32_t> row_ranks_;
   std::vector<std::int32_t> row_of_rank_;
   std::vector<Cut> cuts_;
+  std::optional<Torus> torus_;                                  // of every node
+  std::vector<std::int32_t> torus_resource_;                    // per node and link of its torus
   std::vector<Link> links_;                                     // index = ResourceId
   std::vector<std::int32_t> data_begin_, data_end_, position_;  // per row
   std::int32_t nodes_ = 1;

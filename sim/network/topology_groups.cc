@@ -2,6 +2,7 @@
 // Groups of ranks to loads on the links of the blocks that they lie in.
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "schedules/ranks/group_key.h"
 #include "sim/network/link_loads.h"
@@ -81,6 +82,52 @@ void Network::account(std::span<const std::int32_t> members, RankClass row,
   }
 }
 
+void Network::account_on_torus(std::span<const std::int32_t> members, RankClass row, Loads& loads,
+                               GroupShape& shape) const {
+  const std::int32_t g = cluster_->gpus_per_node;
+  std::vector<std::int32_t> chips;
+  for (std::size_t i = 0; i < members.size();) {
+    const std::int32_t node = node_of(members[i]);
+    bool own = false, beside = false;  // as on every other level
+    chips.clear();
+    for (; i < members.size() && node_of(members[i]) == node; ++i) {
+      chips.push_back(members[i] % g);
+      const std::int32_t of = row_of_rank_[static_cast<std::size_t>(members[i])];
+      own = own || of == row.value;
+      beside =
+          beside || (of >= 0 && position_[static_cast<std::size_t>(of)] == position_[row.index()]);
+    }
+    if (!beside) continue;
+    const TorusGroup here = torus_->group(chips, shape.ranks);
+    shape.turn_hops = std::max(shape.turn_hops, here.turn_hops);
+    shape.next_hops = std::max(shape.next_hops, here.next_hops);
+    shape.reach_hops = std::max(shape.reach_hops, here.reach_hops);
+    for (const TorusLoad& load : here.loads) {
+      loads.entries.push_back({node * torus_->num_links() + load.link, load.ring, load.pairwise,
+                               own ? 1 : 0, 1, load.next});
+    }
+  }
+}
+
+// Equal links are one resource: the most loaded one counts.
+void Network::append_torus_links(Loads& loads, std::vector<LinkUse>& links) const {
+  std::map<std::int32_t, LinkUse> uses;
+  loads.merge();
+  for (const Loads::Entry& load : loads.entries) {
+    const std::int32_t resource = torus_resource_[static_cast<std::size_t>(load.block)];
+    const double capacity = links_[static_cast<std::size_t>(resource)].capacity.value;
+    LinkUse& use =
+        uses.try_emplace(resource,
+                         LinkUse{.resource = {resource}, .kind = LinkKind::Torus, .part = 0})
+            .first->second;
+    use.ring = std::max(use.ring, load.ring / capacity);
+    use.pairwise = std::max(use.pairwise, load.pairwise / capacity);
+    use.next = std::max(use.next, load.next / capacity);
+    use.part = std::max(use.part, static_cast<double>(load.own) / load.all);
+  }
+  for (const auto& [resource, use] : uses) links.push_back(use);
+}
+
 void Network::add_crossing(std::int32_t from, std::int32_t to, Crossing crossing,
                            std::vector<Crossing>& all) const {
   crossing.link = {static_cast<std::int32_t>(links_.size()) + from * cluster_->processes + to};
@@ -130,6 +177,7 @@ void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, 
                         cut.kind,
                         load.ring / cut.capacity,
                         load.pairwise / cut.capacity,
+                        0,
                         load.all > 0 ? static_cast<double>(load.own) / load.all : 1};
       const auto same =
           std::find_if(links.begin() + static_cast<std::ptrdiff_t>(first), links.end(),
@@ -229,11 +277,13 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   if (shape.ranks <= 1) return shape;
 
   std::vector<Loads> loads(cuts_.size());
+  Loads on_torus;
   std::vector<std::int32_t> instances_on(static_cast<std::size_t>(node_of(mesh_.ranks() - 1)) + 1,
                                          0);
   std::vector<std::int32_t> members;
   const auto count_instance = [&] {
     account(members, row, loads, shape);
+    if (torus_) account_on_torus(members, row, on_torus, shape);
     for (std::size_t i = 0; i < members.size(); ++i) {
       const std::int32_t node = node_of(members[i]);
       if (i > 0 && node == node_of(members[i - 1])) continue;
@@ -260,7 +310,9 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
       }
     }
   }
-  if (shape.ranks_per_node > 1) {
+  if (torus_) {
+    append_torus_links(on_torus, shape.links);
+  } else if (shape.ranks_per_node > 1) {
     const double port = ring_bandwidth(shape.ranks_per_node);
     const double inside = static_cast<double>(shape.ranks_per_node - 1) / shape.ranks;
     for (std::int32_t direction = 0; direction < 2; ++direction) {

@@ -23,6 +23,7 @@ std::vector<std::vector<std::int32_t>> Network::replicas_beside(RankClass row) c
 Path Network::path(RankClass from, RankClass to) const {
   Path path;
   std::vector<Loads> out(cuts_.size()), in(cuts_.size());
+  Loads on_torus;
   const std::int32_t shift =
       (position_[to.index()] - position_[from.index()]) * mesh_.stride(Axis::Pipeline);
   if (shift == 0) {
@@ -40,6 +41,14 @@ Path Network::path(RankClass from, RankClass to) const {
       const std::int32_t b = a + shift;
       const bool crosses = node_of(a) != node_of(b);
       (crosses ? path.between_nodes : inside) = true;
+      if (torus_ && !crosses) {
+        const std::int32_t g = cluster_->gpus_per_node;
+        const std::vector<std::int32_t> links = torus_->route(a % g, b % g);
+        path.hops = std::max(path.hops, static_cast<std::int32_t>(links.size()));
+        for (const std::int32_t link : links) {
+          on_torus.entries.push_back({node_of(a) * torus_->num_links() + link, 1, 0, own, 1});
+        }
+      }
       const bool leaves = process_of(a) != process_of(b);
       path.between_processes = path.between_processes || leaves;
       if (leaves && cluster_->throttle.on()) {
@@ -63,7 +72,9 @@ Path Network::path(RankClass from, RankClass to) const {
       in[level].take_larger(entering[level]);
     }
   }
-  if (inside) {
+  if (torus_) {
+    append_torus_links(on_torus, path.out);
+  } else if (inside) {
     const double port = 1 / pair_bandwidth();
     path.out.push_back({{2 * from.value}, LinkKind::Port, port, 0});
     path.in.push_back({{2 * to.value + 1}, LinkKind::Port, port, 0});

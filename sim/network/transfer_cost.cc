@@ -43,8 +43,8 @@ TransferCost described_transfer(Bytes size, const Path& path, const Network& net
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;
   const Cluster& c = network.cluster();
-  double alpha =
-      model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha;
+  double alpha = send_recv_latency(path.hops, network);
+  if (network.torus()) cost.level = CostLevel::Datasheet;
   if (path.between_nodes) {
     alpha = k.transfer_alpha + k.transfer_latency_hops * c.nics.one_way_latency_us * kMicro;
     if (!model.nic.benchmarked) cost.level = CostLevel::Datasheet;

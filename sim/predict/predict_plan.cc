@@ -224,9 +224,7 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
     p.remap_s = remap_seconds(p.memory, us_per_gb);
   }
   if (const Result<> good = countable(p); !good) return good.error();
-  for (const Link& link : network.links()) {
-    p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
-  }
+  for (const Link& link : network.links()) p.link_names.push_back(name_of(link));
   const auto links = static_cast<std::int32_t>(network.links().size());
   for (std::int32_t pair = 0; pair < network.num_resources() - links; ++pair) {
     p.link_names.push_back(

@@ -72,7 +72,7 @@ ExpertAdvice expert_advice(const FoundPlan& best, const Cluster& cluster) {
     longest = std::max(longest, row.exposed_s);
   }
   if (std::max(advice.dispatch_s, advice.imbalance_s) < kMatters * best.step_s) return advice;
-  const bool inside = link == LinkKind::Port || link == LinkKind::Pcie || link == LinkKind::Socket;
+  const bool inside = is_inside_node(link);
   advice.limit = advice.imbalance_s > advice.dispatch_s ? ExpertLimit::Imbalance
                  : inside                               ? ExpertLimit::ScaleUp
                                                         : ExpertLimit::Nic;

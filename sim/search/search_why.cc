@@ -104,6 +104,7 @@ std::optional<Change> changed(const Cluster& cluster, std::int32_t what, double 
       scale(c.scale_up.bandwidth_per_gpu, factor);
       scale(c.scale_up.bandwidth_per_pair, factor);
       scale(c.scale_up.bandwidth_per_link, factor);
+      for (TorusAxis& axis : c.scale_up.axes) axis.bandwidth_per_link.value *= factor;
       scale(c.scale_up.reference, factor);
       scale(c.gpu.nvlink, factor);
       scale(c.gpu.calibration.all_reduce_8_asymptotic_busbw, factor);

@@ -38,6 +38,79 @@ refused 2 "scenario already" import scenarios/pipeline-1f1b.json
 says "unknown here" import --ignore-unknown --gpus 1 -- --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
   --micro-batch-size 1 --seq-length 16 --max-position-embeddings 16 --vocab-size 128 --bf16 --nobody-knows 3
 
+# A recipe whose base stands in other files of the same checkout: by the package's name from a folder
+# above, by dots, under another name, as the argument of a function that goes on with it.
+bridge=$work/checkout/megatron/bridge/recipes
+mkdir -p "$bridge"
+cat >"$bridge/common.py" <<'PYTHON'
+from megatron.bridge.training.config import ConfigContainer, TrainingConfig
+
+LENGTH = 2048
+
+def _common(micro_batch: int = 4) -> ConfigContainer:
+    cfg = ConfigContainer(train=TrainingConfig(global_batch_size=64, micro_batch_size=micro_batch))
+    cfg.dataset.seq_length = LENGTH
+    return cfg
+
+def _fast(cfg, impl: str = "te") -> None:
+    if impl == "te":
+        cfg.model.cross_entropy_loss_fusion = True
+        cfg.model.cross_entropy_fusion_impl = impl
+    cfg.model.seq_length = cfg.dataset.seq_length
+
+def _split(model, tensor):
+    model.tensor_model_parallel_size = tensor
+PYTHON
+cat >"$bridge/llama.py" <<'PYTHON'
+from . import common
+from .common import _fast, _split
+from .common import LENGTH as TOKENS
+from megatron.bridge import AutoBridge
+
+def base_config():
+    cfg = common._common(micro_batch=2)
+    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Meta-Llama-3-8B").get_model_config()
+    _split(cfg.model, 4)
+    _fast(cfg)
+    return cfg
+
+def _with_batch(cfg, batch):
+    cfg.train.global_batch_size = batch
+    return cfg
+
+llama_config = base_config
+PYTHON
+cat >"$bridge/mine.py" <<'PYTHON'
+from megatron.bridge.recipes.llama import (
+    _with_batch,
+    llama_config as start,
+)
+
+def mine_64gpu_config():
+    cfg = _with_batch(start(), 256)
+    cfg.model.pipeline_model_parallel_size = 2
+    return cfg
+PYTHON
+"$rehearse" import "$bridge/mine.py" -o - >"$work/mine.json" 2>"$work/out" || fail "a base in other files: $(cat "$work/out")"
+for key in '"tensor_parallel": 4' '"pipeline_parallel": 2' '"micro_batch": 2' '"global_batch": 256' '"sequence_length": 2048' '"gpus": 64'; do
+  grep -q "$key" "$work/mine.json" || fail "a base in other files: no $key in $(cat "$work/mine.json")"
+done
+cp "$bridge/mine.py" "$work/alone.py"
+refused 2 "what it rests on, _with_batch of megatron/bridge/recipes/llama.py, is not beside it" import "$work/alone.py"
+
+# A table of keys that lies over others (Hydra's defaults): the file's own keys count.
+mkdir "$work/conf"
+sed 's/tensor_model_parallel_size: .*/tensor_model_parallel_size: 2/' $data/nemo-gpt3-175b.yaml >"$work/conf/base.yaml"
+cat >"$work/conf/mine.yaml" <<'YAML'
+defaults:
+  - base
+  - _self_
+model: {tensor_model_parallel_size: 4}
+YAML
+says '"tensor_parallel": 4' import "$work/conf/mine.yaml" -o -
+sed 's/- base/- nowhere/' "$work/conf/mine.yaml" >"$work/conf/lost.yaml"
+refused 2 'lies over "nowhere.yaml", which is not beside it' import "$work/conf/lost.yaml"
+
 # Stages of a file: by name, else the first; the others are named.
 cat $data/nanotron-tiny-llama.yaml - >"$work/stages.yaml" <<'YAML'
 data_stages:
