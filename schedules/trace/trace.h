@@ -56,18 +56,18 @@ class Column {
 };
 
 // A file mapped for reading, unmapped at the end of its life.
-class Mapping {
+class MappedTrace {
  public:
-  Mapping() = default;
-  Mapping(const void* data, std::size_t size) : data_(data), size_(size) {}
-  Mapping(Mapping&& other) noexcept
+  MappedTrace() = default;
+  MappedTrace(const void* data, std::size_t size) : data_(data), size_(size) {}
+  MappedTrace(MappedTrace&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Mapping& operator=(Mapping&& other) noexcept {
+  MappedTrace& operator=(MappedTrace&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
   }
-  ~Mapping();
+  ~MappedTrace();
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
@@ -295,7 +295,7 @@ struct Trace {
   std::int64_t planned_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[0]; }
   std::int64_t measured_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[1]; }
 
-  Mapping mapping;  // holds the mapped columns
+  MappedTrace mapping;  // holds the mapped columns
 
   std::int32_t num_ops() const { return static_cast<std::int32_t>(start_ns.size()); }
   std::int32_t num_rows() const { return static_cast<std::int32_t>(rows.size()); }

@@ -164,7 +164,7 @@ std::string trace_bytes(const Trace& trace) {
   return bytes;
 }
 
-Result<Trace> trace_of(Mapping bytes, const std::string& path) {
+Result<Trace> trace_of(MappedTrace bytes, const std::string& path) {
   if (bytes.bytes().size() < sizeof(Header)) return Error{path + ": not a trace file"};
   Trace trace;
   trace.mapping = std::move(bytes);

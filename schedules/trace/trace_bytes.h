@@ -15,6 +15,6 @@ void put_trace(const Trace& trace, const std::function<void(const void*, std::si
 std::string trace_bytes(const Trace& trace);
 
 // Reads it: columns point into `bytes`, which the trace keeps. `name` stands in errors.
-Result<Trace> trace_of(Mapping bytes, const std::string& name);
+Result<Trace> trace_of(MappedTrace bytes, const std::string& name);
 
 }  // namespace rehearse

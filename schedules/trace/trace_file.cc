@@ -17,13 +17,13 @@
 
 namespace rehearse {
 
-Mapping::~Mapping() {
+MappedTrace::~MappedTrace() {
   if (data_ != nullptr) munmap(const_cast<void*>(data_), size_);
 }
 
 namespace {
 
-Result<Mapping> map_file(const std::string& path) {
+Result<MappedTrace> map_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return Error{path + ": cannot read: " + std::strerror(errno)};
   struct stat info {};
@@ -39,7 +39,7 @@ Result<Mapping> map_file(const std::string& path) {
   const void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file, 0);
   close(file);
   if (data == MAP_FAILED) return Error{path + ": cannot map: " + std::strerror(errno)};
-  return Mapping(data, size);
+  return MappedTrace(data, size);
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ Result<> write_trace(const Trace& trace, const std::string& path) {
 }
 
 Result<Trace> read_trace(const std::string& path) {
-  Result<Mapping> mapped = map_file(path);
+  Result<MappedTrace> mapped = map_file(path);
   if (!mapped) return mapped.error();
   return trace_of(std::move(mapped).value(), path);
 }

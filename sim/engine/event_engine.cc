@@ -162,7 +162,7 @@ class Engine {
 
   void begin(NodeId node) {
     if (begun_ < 0) begun_ = now_;
-    const NodeCost& cost = costs_[node];
+    const ProgramNodeCost& cost = costs_[node];
     const RankClass computes_on = program_.computes_on[node.index()];
     std::int64_t time = cost.time;
     if (jitter_.any() && computes_on) {
@@ -201,7 +201,7 @@ class Engine {
   }
 
   // Counts communication that slows the rows of its members in (+1) or out (-1).
-  void count_slow(NodeId node, const NodeCost& cost, std::int32_t change) {
+  void count_slow(NodeId node, const ProgramNodeCost& cost, std::int32_t change) {
     for (std::int32_t m = program_.member_begin[node.index()];
          m < program_.member_begin[node.index() + 1]; ++m) {
       const double slowdown =
@@ -229,7 +229,7 @@ class Engine {
     Slot& slot = slots_[at(s)];
     if (slot.shares) resources_.remove(s);
     if (slows_) {
-      const NodeCost& cost = costs_[slot.node];
+      const ProgramNodeCost& cost = costs_[slot.node];
       if (slot.computes_on) {
         rows_[slot.computes_on.index()].computing = -1;
       } else if (cost.slowdown > 0) {

@@ -113,10 +113,10 @@ std::int32_t NodeCosts::entry_of(std::span<const OpId> members, const CostTable&
 }
 
 std::int32_t NodeCosts::merge() {
-  NodeCost merged{.mixed = true};
+  ProgramNodeCost merged{.mixed = true};
   std::vector<Demand>& list = lists_.emplace_back();
   for (const std::int32_t c : distinct_) {
-    const NodeCost& cost = entries_[static_cast<std::size_t>(c)];
+    const ProgramNodeCost& cost = entries_[static_cast<std::size_t>(c)];
     merged.time = std::max(merged.time, cost.time);
     merged.slowdown = std::max(merged.slowdown, cost.slowdown);
     for (const Demand& demand : cost.demands) {

@@ -14,7 +14,7 @@
 
 namespace rehearse::sim {
 
-struct NodeCost {
+struct ProgramNodeCost {
   std::int64_t time = 0;  // [ns] alone: the longest of the members
   double slowdown = 0;    // the largest of the members
   bool mixed = false;     // the members have different costs
@@ -31,7 +31,7 @@ class NodeCosts {
   NodeCosts(const Program& program, const CostTable& costs, Demands which);
 
   bool any_demands() const { return any_demands_; }
-  const NodeCost& operator[](NodeId node) const {
+  const ProgramNodeCost& operator[](NodeId node) const {
     return entries_[static_cast<std::size_t>(entry_of_[node.index()])];
   }
 
@@ -44,7 +44,7 @@ class NodeCosts {
   std::int32_t merge();
 
   std::vector<std::int32_t> entry_of_;  // per node
-  std::vector<NodeCost> entries_;       // first one per cost of the table, then mixtures
+  std::vector<ProgramNodeCost> entries_;       // first one per cost of the table, then mixtures
   bool any_demands_ = false;
   std::vector<Demand> shared_;              // demands of entries, where not all are kept
   std::vector<std::vector<Demand>> lists_;  // demands of mixtures

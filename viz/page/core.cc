@@ -23,7 +23,7 @@
 #if defined(__wasm__)
 #include <cstdlib>
 #define PAGE_FUNCTION(name) extern "C" __attribute__((export_name(#name)))
-rehearse::Mapping::~Mapping() {}  // the page keeps its traces: no file is mapped
+rehearse::MappedTrace::~MappedTrace() {}  // the page keeps its traces: no file is mapped
 rehearse::viz::Letters* rehearse::viz::installed_letters() {  // the browser draws all letters
   return nullptr;
 }
@@ -33,7 +33,7 @@ PAGE_FUNCTION(allocate) void* page_allocate(std::size_t bytes) {
 #else
 #include <sys/mman.h>
 #define PAGE_FUNCTION(name) extern "C"
-PAGE_FUNCTION(allocate) void* page_allocate(std::size_t bytes) {  // a Mapping unmaps it
+PAGE_FUNCTION(allocate) void* page_allocate(std::size_t bytes) {  // a MappedTrace unmaps it
   void* memory = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -118,7 +118,7 @@ PAGE_FUNCTION(add_trace) std::int32_t page_add_trace(const std::byte* packed, st
   auto* file = static_cast<std::byte*>(page_allocate(bytes));
   const Result<> unpacked = file == nullptr ? Result<>(Error{"the trace does not fit in memory"})
                                             : unpack_trace({packed, size}, {file, bytes});
-  Result<Trace> trace = unpacked ? trace_of(Mapping(file, bytes), "trace") : unpacked.error();
+  Result<Trace> trace = unpacked ? trace_of(MappedTrace(file, bytes), "trace") : unpacked.error();
   if (!trace) {
     fault = trace.error().message;
     return -1;

@@ -38,7 +38,7 @@ Result<Site> average_site() {
   if (!report.ok()) return report.error();
   const auto figure = [&](std::string_view key) {
     const JsonValue& value = *root.value().given(key);
-    return Figure{value.given("value")->number, value.given("source")->text};
+    return SourcedFigure{value.given("value")->number, value.given("source")->text};
   };
   return Site{.pue = figure("pue"),
               .co2_g_per_kwh = figure("co2_g_per_kwh"),

@@ -9,15 +9,15 @@
 
 namespace rehearse::sim {
 
-struct Figure {
+struct SourcedFigure {
   double value = 0;
   std::string source;  // or "assumed ..."
 };
 
 struct Site {
-  Figure pue;                // all energy of the building over that of its machines
-  Figure co2_g_per_kwh;      // of the grid
-  Figure network_w_per_nic;  // switches and optics of the fabric
+  SourcedFigure pue;                // all energy of the building over that of its machines
+  SourcedFigure co2_g_per_kwh;      // of the grid
+  SourcedFigure network_w_per_nic;  // switches and optics of the fabric
 };
 
 Result<Site> average_site();

@@ -155,7 +155,7 @@ std::string search_json(const SearchReport& report, const Space& space) {
   }
   json["site"] = nullptr;
   if (report.site) {
-    const auto figure = [](const Figure& f) {
+    const auto figure = [](const SourcedFigure& f) {
       return Json{{"value", f.value}, {"source", f.source}};
     };
     json["site"] = {{"pue", figure(report.site->pue)},

@@ -48,7 +48,7 @@ TEST(Energy, OfANodeThatNobodyDescribedIsNotKnown) {
 TEST(Site, OfAnAverageSiteSaysWhereItsFiguresAreFrom) {
   const Result<Site> site = average_site();
   ASSERT_TRUE(site) << site.error().message;
-  for (const Figure& figure :
+  for (const SourcedFigure& figure :
        {site.value().pue, site.value().co2_g_per_kwh, site.value().network_w_per_nic}) {
     EXPECT_GT(figure.value, 1);
     EXPECT_FALSE(figure.source.empty());
