@@ -140,10 +140,10 @@ const PythonFile& PythonFiles::add(std::string_view text, const std::string& pat
     if (main && file.functions.empty()) continue;  // its statements are the recipe
     std::vector<Setting> none;
     std::string value;
-    if (PythonValue("", path, statement.line, file.names, none).scalar(one.right, value)) {
-      file.names.values.emplace(one.name, value);
-    } else if (std::ranges::all_of(one.right, is_python_word)) {
+    if (file.names.imported.contains(std::string(one.right))) {
       file.aliases.emplace(one.name, one.right);
+    } else if (PythonValue("", path, statement.line, file.names, none).scalar(one.right, value)) {
+      file.names.values.emplace(one.name, value);
     } else if (one.right.starts_with('[') || one.right.starts_with('(')) {
       file.names.expressions.emplace(one.name, one.right);
     }
