@@ -352,9 +352,10 @@ TEST_F(ConfigGolden, AGateOfHeadsIsEqualInEveryLayout) {
          {{"context_parallel", 2}, {"context_parallel_algorithm", "all_gather"}});
   layout("cp 2, heads exchanged", 2,
          {{"context_parallel", 2}, {"context_parallel_algorithm", "all_to_all"}});
-  layout("the core again", 1, {{"recompute", {"attention_core"}}});
-  layout("everything again, split", 3,
-         {{"pipeline_parallel", 3}, {"schedule", "zb_h1"}, {"recompute", "full"}});
+  layout("the core again", 1, {{"recompute", "selective"}});
+  layout(
+      "everything again, split", 3,
+      {{"pipeline_parallel", 3}, {"schedule", "zb_h1"}, {"recompute", "full"}, {"micro_batch", 1}});
   layout("slices", 3,
          {{"pipeline_parallel", 3},
           {"schedule", "seq_1f1b"},
