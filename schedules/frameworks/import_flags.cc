@@ -2,11 +2,13 @@
 #include "schedules/frameworks/import_flags.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <set>
 
 #include "schedules/base/files.h"
 #include "schedules/base/json_document.h"
+#include "schedules/base/json_reader.h"
 #include "schedules/frameworks/flag_values.h"
 #include "schedules/frameworks/model_facts.h"
 #include "schedules/model/hf_config.h"
@@ -67,6 +69,15 @@ class Importer {
  private:
   // --- what becomes of every flag
 
+  // A name may be given by --var; an expression may hold anything, line breaks too.
+  static std::string unknown_text(const std::string& unknown) {
+    const bool name = std::ranges::all_of(unknown, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.';
+    });
+    if (name) return "$" + unknown + " is known to a run alone: --var " + unknown + "=VALUE";
+    return json_excerpt(unknown) + " is known to a run alone";
+  }
+
   Result<> report_flags() {
     for (const Setting& setting : settings_.flags) {
       FlagReport report{.setting = setting};
@@ -76,8 +87,7 @@ class Importer {
         report.note = row->note;
         report.source = row->source;
         if (row->use == FlagUse::Used && !setting.unknown.empty()) {
-          return setting_error(setting, "$" + setting.unknown + " is known to a run alone: --var " +
-                                            setting.unknown + "=VALUE");
+          return setting_error(setting, unknown_text(setting.unknown));
         }
         if (row->use == FlagUse::Refused && !setting.null) {
           return setting_error(setting, row->note.empty() ? "no plan" : row->note);

@@ -148,6 +148,16 @@ TEST_F(BrokenConfigs, TextsThatGrowEndInOneLine) {
   EXPECT_NE(said("a.yaml", aliases).find("100000"), std::string::npos);
 }
 
+// Where a quote is left out, an expression goes on over lines (a fuzzer's find).
+TEST_F(BrokenConfigs, AnExpressionOverLinesIsSaidInOne) {
+  const std::string recipe =
+      "from megatron.bridge.training.config import ConfigContainer\n\n\n"
+      "def one() -> ConfigContainer:\n    cfg = base()\n"
+      "    cfg.mixed_precision = precision\": 0,\n  \"scale\": 16,\n    return cfg\n";
+  EXPECT_NE(said("recipe.py", recipe).find("is known to a run alone"), std::string::npos)
+      << said("recipe.py", recipe);
+}
+
 TEST_F(BrokenConfigs, AFlagThatNobodyKnowsIsNamedWithTheNearest) {
   const std::string script = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layer 12 --bf16\n";
   const std::string line = said("train.sh", script);
