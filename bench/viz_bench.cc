@@ -70,8 +70,11 @@ Trace big_trace(std::int64_t ops, std::int32_t rows) {
     }
     trace.end = std::max(trace.end, Nanoseconds{now});
     row_begin.push_back(static_cast<std::int64_t>(start.size()));
+    idle.push_back({.begin = now, .cause = IdleCause::Cooldown});  // to the step's end
     idle_begin.push_back(static_cast<std::int64_t>(idle.size()));
   }
+  for (std::size_t row = 1; row < idle_begin.size(); ++row)
+    idle[static_cast<std::size_t>(idle_begin[row] - 1)].end = trace.end.value;
   trace.rows = std::move(row_info);
   trace.lanes = std::move(lanes);
   trace.classes = std::move(classes);
@@ -384,10 +387,14 @@ void write(benchmark::State& state, Result<> (*write)(const Trace&, const std::s
   state.counters["bytes_per_op"] = static_cast<double>(bytes) / static_cast<double>(state.range(0));
 }
 void WriteChrome(benchmark::State& state) {
-  write(state, export_chrome);
+  write(state, [](const Trace& trace, const std::string& path) {
+    return export_chrome(trace, path, false);
+  });
 }
 void WritePerfetto(benchmark::State& state) {
-  write(state, export_perfetto);
+  write(state, [](const Trace& trace, const std::string& path) {
+    return export_perfetto(trace, path, false);
+  });
 }
 
 BENCHMARK(OpenTrace)->Arg(10'000'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
