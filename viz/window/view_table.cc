@@ -36,9 +36,9 @@ struct TableColumns {
 TableColumns columns_of(const ViewContext& c, const Table& table) {
   constexpr double kPadding = 12;
   double sum = 0, x = c.at.table_x;
-  for (const Column& column : table.columns) sum += column.width;
+  for (const TableColumn& column : table.columns) sum += column.width;
   TableColumns all;
-  for (const Column& column : table.columns) {
+  for (const TableColumn& column : table.columns) {
     all.begin.push_back(x);
     x += column.width / sum * c.at.table_width;
     all.end.push_back(x - kPadding);
@@ -49,7 +49,7 @@ TableColumns columns_of(const ViewContext& c, const Table& table) {
 void table_heads(const ViewContext& c, const Table& table, const TableColumns& at, Scene& scene) {
   const Sort& by = c.state.sorts[static_cast<std::size_t>(c.state.table)];
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Column& column = table.columns[i];
+    const TableColumn& column = table.columns[i];
     const bool sorted = by.column == static_cast<std::int32_t>(i);
     add_text(scene, column.number ? at.end[i] : at.begin[i] + (i == 0 ? 14 : 0), c.at.table_y + 13,
              clipped(std::string(column.name), TextSize::Small, at.end[i] - at.begin[i]),

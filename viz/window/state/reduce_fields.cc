@@ -160,7 +160,7 @@ bool Reducer::press_below(const Geometry& at, const Event& e) {
     return true;
   }
   double sum = 0, x = at.table_x;
-  for (const Column& column : table.columns) sum += column.width;
+  for (const TableColumn& column : table.columns) sum += column.width;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     x += table.columns[i].width / sum * at.table_width;
     if (e.x >= x) continue;

@@ -14,7 +14,7 @@ namespace rehearse::viz {
 inline constexpr std::array<std::string_view, kNumTables> kTableNames{"Selected", "Statistics",
                                                                       "Hits", "Bubbles", "Memory"};
 
-struct Column {
+struct TableColumn {
   std::string_view name;
   double width = 1;     // as a share of the sum of all
   bool number = false;  // stands at the right, and is largest first when sorted
@@ -31,7 +31,7 @@ struct TableLine {
   Color color;                   // of what it tells of
 };
 struct Table {
-  std::vector<Column> columns;
+  std::vector<TableColumn> columns;
   std::vector<TableLine> lines;  // sorted
   std::string note;              // what is left out, why it is empty
 };

@@ -266,7 +266,7 @@ void Widgets::table(const Session& session, const ViewState& state, const Geomet
     const Sort& by = state.sorts[static_cast<std::size_t>(state.table)];
     ImGui::TableSetupScrollFreeze(0, 1);
     for (int i = 0; i < columns; ++i) {
-      const Column& column = table.columns[static_cast<std::size_t>(i)];
+      const TableColumn& column = table.columns[static_cast<std::size_t>(i)];
       ImGuiTableColumnFlags flags = ImGuiTableColumnFlags_None;
       if (column.number) flags |= ImGuiTableColumnFlags_PreferSortDescending;
       if (by.column == i) flags |= ImGuiTableColumnFlags_DefaultSort;
