@@ -20,7 +20,7 @@ using fixture::start;
 using fixture::two;
 
 std::size_t column_named(const Table& table, std::string_view name) {
-  return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
+  return static_cast<std::size_t>(std::ranges::find(table.columns, name, &TableColumn::name) -
                                   table.columns.begin());
 }
 
@@ -64,7 +64,7 @@ TEST(Tables, AreSortedByTheHeadThatIsClicked) {
   const Table table = make_table(session, open);
   const std::size_t total = column_named(table, "total");
   double x = at.table_x, sum = 0;
-  for (const Column& column : table.columns) sum += column.width;
+  for (const TableColumn& column : table.columns) sum += column.width;
   for (std::size_t i = 0; i <= total; ++i) x += table.columns[i].width / sum * at.table_width;
   const std::string click =
       "press " + std::to_string(x - 10) + " " + std::to_string(at.table_y + 5) + "\n";
