@@ -75,7 +75,7 @@ class Importer {
       return std::isalnum(c) != 0 || c == '_' || c == '.';
     });
     if (name) return "$" + unknown + " is known to a run alone: --var " + unknown + "=VALUE";
-    return json_excerpt(unknown) + " is known to a run alone";
+    return json_excerpt(unknown) + " is known to a run alone, and --var gives values to names only";
   }
 
   Result<> report_flags() {

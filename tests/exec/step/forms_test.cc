@@ -2,7 +2,9 @@
 // The forms of today's models, and dropout, in every kind of layout: as on one rank. Bitwise where
 // the layout adds in the same order, within 1e-5 where sums are split. That one rank trains as
 // transformers does shows tests/cli/config_golden_test.cc.
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "tests/exec/step/layout_case.h"
 
@@ -67,6 +69,9 @@ constexpr Form kForms[] = {
     {"dropout_of_both_blocks",  // of one sum
      R"("model_type": "gpt_neox", "intermediate_size": 64, "hidden_dropout": 0.3)"},
 };
+const Form& form_named(std::string_view name) {
+  return *std::ranges::find(kForms, name, &Form::name);
+}
 
 std::string model_file(const Form& form) {
   return std::string("{") + form.model +
@@ -135,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(All, Forms, testing::ValuesIn(kForms),
 // Four key heads' ranks of two: each rank norms the heads that it holds, and what they share is
 // summed.
 TEST(Forms, SharedKeyHeadsAreNormedByEveryRankThatHoldsThem) {
-  const std::string model = model_file(kForms[1]);
+  const std::string model = model_file(form_named("gemma3"));
   const Trained one = train_layout(model, {}), four = train_layout(model, {"tensor_parallel=4"});
   ASSERT_EQ(four.error, "");
   EXPECT_LE(distance(four, one).weight, 1e-5);
@@ -144,7 +149,7 @@ TEST(Forms, SharedKeyHeadsAreNormedByEveryRankThatHoldsThem) {
 // Two key heads on four ranks: in the sums of the norm each counts once, and the parts of its
 // weight's gradient, of each holder's own queries, are summed once.
 TEST(Forms, ANormOfAllHeadsCountsSharedKeyHeadsOnce) {
-  const std::string model = model_file(kForms[2]);
+  const std::string model = model_file(form_named("olmo2"));
   const Trained one = train_layout(model, {});
   for (const Keys& keys : std::vector<Keys>{
            {"tensor_parallel=4"},
@@ -165,7 +170,7 @@ TEST(Forms, ANormOfAllHeadsCountsSharedKeyHeadsOnce) {
 
 // What attention drops in a chunk does not depend on who has the chunk, nor beside which samples.
 TEST(Dropout, OfChunksIsTheSameInEveryLayout) {
-  const std::string model = model_file(kForms[8]);
+  const std::string model = model_file(form_named("llama4"));
   const Trained one = train_layout(model, {"dropout=0.3"});
   ASSERT_EQ(one.error, "");
   for (const Keys& keys : std::vector<Keys>{{"micro_batch=4"},
@@ -183,7 +188,7 @@ TEST(Dropout, OfChunksIsTheSameInEveryLayout) {
 
 // Another step and another seed drop other elements; the same ones drop the same.
 TEST(Dropout, FollowsFromTheSeedAndChangesWhatIsLearnt) {
-  const std::string dropped = model_file(kForms[9]), whole = R"({"model_type": "gpt2",
+  const std::string dropped = model_file(form_named("dropout")), whole = R"({"model_type": "gpt2",
       "num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 61,
       "max_position_embeddings": 16})";
   const Trained once = train_layout(dropped, {}), again = train_layout(dropped, {});

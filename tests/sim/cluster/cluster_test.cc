@@ -192,7 +192,7 @@ TEST(Cluster, TimesOfValuesNarrowerThanKeysAreKeptByTheirFlops) {
 TEST(Cluster, TheCalibrationOfThePageIsRead) {
   const Result<std::string> page = read_text_file("docs/add_a_cluster.md", 1 << 20);
   ASSERT_TRUE(page) << page.error().message;
-  const std::size_t begin = page.value().find("```json\n") + 8;
+  const std::size_t begin = page.value().find("```json\n", page.value().find("## Calibration")) + 8;
   const std::string example = page.value().substr(begin, page.value().find("```", begin) - begin);
   const Result<Cluster> cluster = inline_cluster(", \"calibration\": " + example);
   ASSERT_TRUE(cluster) << cluster.error().message;

@@ -82,7 +82,7 @@ TEST(SteadyState, HasTheReportOfTheWholeStep) {
   const std::int32_t plans = asked != nullptr ? std::atoi(asked) : 3;
   std::map<std::string, Compared> all;
   Chance chance(20261126);
-  for (std::uint64_t seed = 1; seed < 200 * static_cast<std::uint64_t>(plans); ++seed) {
+  for (std::uint64_t seed = 1; seed < 400 * static_cast<std::uint64_t>(plans); ++seed) {
     RandomScenario drawn =
         random_scenario(seed, {.most_gpus = 64, .open = false, .own_executor = chance.percent(5)});
     const Plan& plan = drawn.scenario.plan;
