@@ -41,8 +41,8 @@ grep -q '"memory_gib": [0-9]' "$work/own.json" || fail "the host's memory is kno
 printf '#!/bin/sh\nexit 9\n' >"$work/bin/nvidia-smi"
 PATH="$work/bin:$PATH" refused 2 "nvidia-smi: is not here, or failed" cluster
 
-# A torus is no kind of links or network that is modelled.
-refused 2 "scale_up.kind: .*torus" simulate 3d-8-gpus --set cluster.scale_up.kind=torus
+# A torus of links is of some size; one of a network is not modelled.
+refused 2 "scale_up.axes: is required where kind is torus" simulate 3d-8-gpus --set cluster.scale_up.kind=torus
 refused 2 "topology: .*torus" simulate 3d-8-gpus --set 'cluster.fabric={"topology": "torus"}'
 
 # Broken input is one line.

@@ -47,7 +47,7 @@ for rank in 0 1 2 3; do
   grep -q "\"row\": \"rank $rank\"" "$work/c.json" || fail "compare: no op of rank $rank"
 done
 grep -q '"row": "rank 0 (x4)"' "$work/c.json" || fail "compare: ranks of equal memory are not one entry"
-"$rehearse" view "$predicted" "$new" --svg "$work/v.svg"
+"$rehearse" view "$predicted" "$new" --height 1400 --svg "$work/v.svg"
 [ "$(grep -c '>rank 3' "$work/v.svg")" -ge 2 ] || fail "view: rank 3 is not there twice"
 # The slowest rank is said of what has ranks to tell apart, and of nothing else.
 [ "$("$rehearse" compare "$predicted" "$new" | grep -c "^measured: slowest of equal ranks: rank [0-3] computes")" -eq 1 ] ||

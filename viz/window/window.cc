@@ -324,7 +324,7 @@ class Window {
     ViewState next = reduce(session_, state_, event);
     const bool changed = !(next == state_);
     state_ = std::move(next);
-    constexpr int kSettle = 4;  // frames until a field that was opened takes letters
+    constexpr int kSettle = 6;  // frames until a field that was opened takes letters
     if (state_.field != before_) {
       before_ = state_.field;
       for (int i = 0; i < kSettle && widgets_->unsettled(state_); ++i) frame();

@@ -179,6 +179,11 @@ void Widgets::fields(const Session& session, const ViewState& state, const Geome
   ImGui::End();
 }
 
+// Dear ImGui says a frame after a field has the letters that it wants them.
+bool Widgets::unsettled(const ViewState& state) const {
+  return state.field != focused_ || ImGui::GetIO().WantTextInput != (state.field != Field::None);
+}
+
 void Widgets::sorted(const ViewState& state) {
   ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
   if (specs == nullptr || !specs->SpecsDirty) return;

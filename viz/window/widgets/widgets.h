@@ -19,7 +19,7 @@ class Widgets {
   // Within a frame of Dear ImGui: builds all of them. What a person did comes back as events.
   std::vector<Event> build(const Session& session, const ViewState& state);
   // A field of the state is not yet one that takes letters.
-  bool unsettled(const ViewState& state) const { return state.field != focused_; }
+  bool unsettled(const ViewState& state) const;
   // A menu is open.
   static bool menu_open();
 
