@@ -144,6 +144,8 @@ const PythonFile& PythonFiles::add(std::string_view text, const std::string& pat
       file.aliases.emplace(one.name, one.right);
     } else if (PythonValue("", path, statement.line, file.names, none).scalar(one.right, value)) {
       file.names.values.emplace(one.name, value);
+    } else if (std::ranges::all_of(one.right, is_python_word)) {
+      file.aliases.emplace(one.name, one.right);
     } else if (one.right.starts_with('[') || one.right.starts_with('(')) {
       file.names.expressions.emplace(one.name, one.right);
     }
