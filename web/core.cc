@@ -19,6 +19,7 @@
 #include "cli/words.h"
 #include "schedules/base/installed/module.h"
 #include "schedules/base/installed/own_folder.h"
+#include "viz/picture/letters/letters.h"
 
 #define PAGE_FUNCTION(name) extern "C" __attribute__((export_name(#name)))
 
@@ -32,6 +33,9 @@ std::string module_path(std::string_view) {
 }
 Result<const void*> module_table(std::string_view, const char* missing) {
   return Error{.message = missing, .machine = true};
+}
+viz::Letters* viz::installed_letters() {  // those that are built in
+  return nullptr;
 }
 
 namespace {
