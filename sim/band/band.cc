@@ -10,6 +10,11 @@
 namespace rehearse::sim {
 namespace {
 
+// C libraries differ in the last bit of exp and pow; a band is the same bytes with each.
+double billionths(double value) {
+  return std::round(value * 1e9) / 1e9;
+}
+
 constexpr double kLeastShare = 0.05;  // of a source that is named
 
 // Kinds of steps that make a prediction wrong in their own way: until a validated step has one,
@@ -55,8 +60,8 @@ class BandMaker {
       }
     }
     const Squares widened = widening();
-    band_.low = std::exp(-std::sqrt(sides.lower * sides.lower + widened.faster));
-    band_.high = std::exp(std::sqrt(sides.upper * sides.upper + widened.slower));
+    band_.low = billionths(std::exp(-std::sqrt(sides.lower * sides.lower + widened.faster)));
+    band_.high = billionths(std::exp(std::sqrt(sides.upper * sides.upper + widened.slower)));
     return std::move(band_);
   }
 
@@ -125,7 +130,8 @@ class BandMaker {
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       const double share = all > 0 ? sources_[s].weight(table_.rule.few) / all : 0;
       if (share < kLeastShare) continue;
-      NearCases near{.source = table_.sources[s], .cases = sources_[s].cases, .share = share};
+      NearCases near{
+          .source = table_.sources[s], .cases = sources_[s].cases, .share = billionths(share)};
       for (const std::string_view what :
            differences(query_.features, sources_[s].nearest->features)) {
         near.differs.emplace_back(what);
