@@ -9,6 +9,7 @@
 #include "schedules/base/shipped.h"
 #include "schedules/frameworks/emit_flags.h"
 #include "schedules/scenario/open_scenario.h"
+#include "sim/search/space/framework.h"
 
 namespace rehearse::cli {
 namespace {
@@ -88,6 +89,14 @@ int emit(const EmitOptions& options) {
   Result<Opened> opened = open(options.scenario.scenario, how);
   if (!opened) return fail(opened.error());
   const Opened& read = opened.value();
+  const Result<std::vector<sim::Framework>> released = sim::shipped_frameworks();
+  if (!released) return fail(released.error());
+  const std::string not_there =
+      sim::runs_not_on(released.value(), options.framework, read.cluster.gpu);
+  if (!not_there.empty()) {
+    print_error("emit: --for " + options.framework + ": " + not_there);
+    if (!options.approximate) return kNo;
+  }
   const Result<Emitted> made = emit_flags(framework.value(), read.scenario,
                                           model_of(options.scenario.scenario, options.scenario.set),
                                           read.cluster.gpus_per_node);

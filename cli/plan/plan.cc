@@ -8,11 +8,11 @@
 
 #include "cli/commands.h"
 #include "cli/plan/find_config.h"
+#include "cli/plan/flags_on.h"
 #include "cli/plan/plan_answer.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_document.h"
 #include "schedules/base/shipped.h"
-#include "schedules/frameworks/launch_flags.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/offload.h"
@@ -214,9 +214,8 @@ int plan(const PlanOptions& options) {
     answer.best = search.result.best.front();
     Scenario scenario = search.space.base;
     scenario.plan = answer.best->plan;
-    Result<std::string> flags =
-        launch_flags(scenario, options.framework, model_object(search.space.model_json),
-                     search.cluster.gpus_per_node);
+    Result<std::string> flags = flags_on(search.cluster, scenario, options.framework,
+                                         model_object(search.space.model_json));
     if (!flags) return fail(flags.error());
     answer.flags = std::move(flags).value();
     if (!options.save.empty()) {

@@ -12,9 +12,9 @@
 
 #include "cli/commands.h"
 #include "cli/plan/buy_options.h"
+#include "cli/plan/flags_on.h"
 #include "cli/words.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/frameworks/launch_flags.h"
 #include "schedules/scenario/plan_line.h"
 #include "sim/cluster/cluster.h"
 #include "sim/search/report/saved_plan.h"
@@ -285,8 +285,9 @@ Result<std::string> flags_of(const sim::Space& space, const sim::SearchReport& r
   if (report.cases.empty() || report.cases.front().result.best.empty()) return std::string();
   Scenario scenario = space.base;
   scenario.plan = report.cases.front().result.best.front().plan;
-  return launch_flags(scenario, framework, model_object(space.model_json),
-                      space.base.cluster.gpus_per_node);
+  const Result<sim::Cluster> cluster = sim::read_cluster(space.base.cluster);
+  if (!cluster) return cluster.error();
+  return flags_on(cluster.value(), scenario, framework, model_object(space.model_json));
 }
 
 int search(const SearchOptions& options, const Given& given) {

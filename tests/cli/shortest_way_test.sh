@@ -143,6 +143,10 @@ refused 2 "is a prediction" calibrate --from "$work/t.trace" --scenario "$scenar
 refused 2 "needs the one --scenario" calibrate --from 3
 [ ! -e "$work/no.json" ] || fail "a refused calibration left a file"
 
+# Flags of a framework that does not run there are not printed.
+says "flags     none: Megatron-LM runs on no GPU of aws" plan gpt2-124m --gpus 2 --on aws-trn2-48xlarge
+refused 1 "megatron: Megatron-LM runs on no GPU of aws" emit 3d-8-gpus --for megatron --cluster aws-trn2-48xlarge
+
 # Completions are scripts of their shells; the page formats.
 "$rehearse" completion bash >"$work/c.bash" && bash -n "$work/c.bash" || fail "bash"
 bash -c ". '$work/c.bash'; COMP_WORDS=(rehearse sim); COMP_CWORD=1; _rehearse; echo \${COMPREPLY[*]}" |

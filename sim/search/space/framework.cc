@@ -33,6 +33,7 @@ constexpr KeySpec kFrameworkKeys[] = {
     text("title"),
     text("source"),
     list("runtimes", kString),
+    list("vendors", kString),
     list("schedules", kString),
     list("zero_stages", kInteger),
     list("pipeline_zero_stages", kInteger),
@@ -101,6 +102,9 @@ Result<std::vector<Framework>> shipped_frameworks() {
     for (const JsonValue& name : item.given("runtimes")->items) {
       framework.runtimes.push_back(name.text);
     }
+    for (const JsonValue& name : item.given("vendors")->items) {
+      framework.vendors.push_back(name.text);
+    }
     for (const JsonValue& name : item.given("schedules")->items) {
       if (find_schedule(name.text) == nullptr) {
         report.fail(name.line, "frameworks.schedules", "no such schedule: " + name.text);
@@ -126,6 +130,19 @@ std::string launched_elsewhere(const std::vector<Framework>& frameworks, const P
   }
   if (!known) return {};
   return names.empty() ? "no released framework" : names;
+}
+
+std::string runs_not_on(const std::vector<Framework>& frameworks, const std::string& name,
+                        const Gpu& gpu) {
+  if (gpu.vendor.empty()) return {};
+  for (const Framework& framework : frameworks) {
+    if (framework.name != name &&
+        std::ranges::find(framework.runtimes, name) == framework.runtimes.end())
+      continue;
+    if (std::ranges::find(framework.vendors, gpu.vendor) != framework.vendors.end()) return {};
+    return framework.title + " runs on no GPU of " + gpu.vendor;
+  }
+  return {};
 }
 
 }  // namespace rehearse::sim

@@ -117,6 +117,19 @@ TEST(Framework, DoesWhatItsProfileDoesByDefault) {
   }
 }
 
+TEST(Framework, IsNotLaunchedOnGpusThatItDoesNotRunOn) {
+  const std::vector<Framework> all = shipped_frameworks().value();
+  const auto on = [&](const std::string& name, const std::string& vendor) {
+    return runs_not_on(all, name, {.vendor = vendor});
+  };
+  EXPECT_EQ(on("megatron", "aws"), "Megatron-LM runs on no GPU of aws");
+  EXPECT_EQ(on("megatron_2021", "aws"), "Megatron-LM runs on no GPU of aws");  // by its profile
+  EXPECT_EQ(on("torchtitan", "nvidia"), "");
+  EXPECT_EQ(on("fsdp", "amd"), "");
+  EXPECT_EQ(on("rehearse", "aws"), "");  // not among the released
+  EXPECT_EQ(on("megatron", ""), "");     // a CPU, a GPU of one's own
+}
+
 // A plan of Megatron-LM's profile with torch's order: another framework is needed.
 TEST(Framework, IsNamedWhereAnotherOneIsNeeded) {
   const std::vector<Framework> all = shipped_frameworks().value();
