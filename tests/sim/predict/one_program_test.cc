@@ -122,7 +122,7 @@ TEST(OneProgram, MemoryHoldsWhatTheScheduleGathersAndReduces) {
       }
     }
   }
-  EXPECT_EQ(refused, 2);  // DeepSpeed's
+  EXPECT_EQ(refused, 4);  // by DeepSpeed's profiles, two each
   EXPECT_GT(each_microbatch, 10);
   EXPECT_GT(once, 3);
 }

@@ -117,6 +117,16 @@ TEST(Framework, DoesWhatItsProfileDoesByDefault) {
   }
 }
 
+// What a framework did once is of a profile of that time: who asks about it gets today's.
+TEST(Framework, IsPricedAsItIsToday) {
+  const RuntimeTraits today = runtime_named(named("deepspeed").runtimes.front());
+  EXPECT_EQ(today.listed_elements, 0);
+  EXPECT_FALSE(today.drains_at_transfer);
+  const RuntimeTraits once = runtime_named("megatron_deepspeed");
+  EXPECT_GT(once.listed_elements, 0);
+  EXPECT_TRUE(once.drains_at_transfer);
+}
+
 TEST(Framework, IsNotLaunchedOnGpusThatItDoesNotRunOn) {
   const std::vector<Framework> all = shipped_frameworks().value();
   const auto on = [&](const std::string& name, const std::string& vendor) {
