@@ -179,10 +179,16 @@ int render_page(const RenderOptions& options, std::vector<Trace> traces) {
     if (!text) return fail(text.error().message);
     report = std::move(text).value();
   }
-  if (traces.size() == 2) viz::align_rows(traces[0], traces[1]);
+  std::optional<viz::Waterfall> waterfall;
+  if (traces.size() == 2) {
+    waterfall = waterfall_of(traces[0], traces[1]);
+    viz::align_rows(traces[0], traces[1]);
+  }
   const std::string title = traces.front().title;
-  const Result<std::string> page =
-      viz::page(traces, {.title = title, .report = report, .version = REHEARSE_VERSION});
+  const Result<std::string> page = viz::page(traces, {.title = title,
+                                                      .report = report,
+                                                      .version = REHEARSE_VERSION,
+                                                      .waterfall = std::move(waterfall)});
   if (!page) return fail("render: --html: " + page.error().message, kRunFailed);
   return write_file(options.html, page.value());
 }

@@ -4,7 +4,9 @@
 
 #include "cli/commands.h"
 #include "cli/trace/trace_options.h"
+#include "cli/trace/waterfall_of.h"
 #include "schedules/base/json_reader.h"
+#include "viz/analysis/analysis.h"
 #include "viz/analysis/two/align.h"
 #include "viz/import/import.h"
 #include "viz/picture/formats/png.h"
@@ -82,10 +84,17 @@ int view(const ViewOptions& options) {
     if (trace.value().num_ops() == 0) return fail(path + ": the trace is empty");
     traces.push_back(std::move(trace).value());
   }
-  if (traces.size() == 2) viz::align_rows(traces[0], traces[1]);
+  std::optional<viz::Waterfall> waterfall;
+  if (traces.size() == 2) {
+    for (Trace& trace : traces) {
+      if (trace.idle.empty()) viz::attribute_idle(trace);
+    }
+    waterfall = waterfall_of(traces[0], traces[1]);
+    viz::align_rows(traces[0], traces[1]);
+  }
   std::vector<viz::Document> documents;
   for (Trace& trace : traces) documents.emplace_back(std::move(trace));
-  const viz::Session session(std::move(documents));
+  const viz::Session session(std::move(documents), std::move(waterfall));
   Result<std::vector<viz::Event>> events = events_of(options.script);
   if (!events) return fail(events.error().message);
   if (!options.svg.empty() || !options.png.empty()) return replay(session, options, events.value());

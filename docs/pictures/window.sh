@@ -38,6 +38,13 @@ shoot window-inside 760 'key X\nkey G\nkey H\nkey /\ntext 5B60\nkey Enter\nkey E
 shoot window-bubbles 820 'key X\nkey G\nkey H\nkey Z\ndo line 0\n' "$work/1f1b.trace"
 shoot window-filter 760 'key G\nkey H\ndo pin 0\ndo only kinds F\ndo only microbatches 0-5\n' "$work/interleaved.trace"
 
+# GPUs that differ by a hundredth, eight of them a tenth slower.
+"$rehearse" simulate scenarios/gpt3-175b-1024.json --set "name=GPT-3 175B, 1,024 GPUs, eight slow" \
+  --set plan.schedule=1f1b --set plan.virtual_stages=1 --set plan.global_batch=384 \
+  --set 'variation={"seed":1,"speed_sigma":0.01,"slow":[{"ranks":"512-519","speed":0.9}]}' \
+  --trace "$work/slow.trace" >/dev/null
+shoot window-heat 860 'do heat straggler\nkey T shift\n' "$work/slow.trace"
+
 # The click falls on the first rank's curve.
 "$rehearse" simulate scenarios/tiny-gpt-4-ranks.json --set plan.runtime=rehearse --trace "$work/arena.trace" >/dev/null
 shoot window-arena 760 'key X\nkey H\npress 700 280\nrelease 700 280\nmove 300 500\n' "$work/arena.trace"

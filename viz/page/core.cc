@@ -44,6 +44,7 @@ namespace rehearse::viz {
 namespace {
 
 std::vector<Document> documents;  // before start()
+std::optional<Waterfall> waterfall;
 std::unique_ptr<Session> session;
 ViewState state;
 SceneCache cache;
@@ -130,9 +131,14 @@ PAGE_FUNCTION(fault) const char* page_fault() {
   return fault.c_str();
 }
 
+// The causes from the first step to the second, packed; what cannot be read is none.
+PAGE_FUNCTION(add_causes) void page_add_causes(const char* packed, std::size_t size) {
+  waterfall = unpack_waterfall({packed, size});
+}
+
 // REQUIRES: one or two traces were added.
 PAGE_FUNCTION(start) void page_start(std::int32_t width, std::int32_t height) {
-  session = std::make_unique<Session>(std::move(documents));
+  session = std::make_unique<Session>(std::move(documents), std::move(waterfall));
   state = initial_state(*session, width, height);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viz/page/pack.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -133,6 +135,51 @@ Result<> unpack_trace(std::span<const std::byte> packed, std::span<std::byte> fi
     packed = packed.subspan(words.rows * words.width);
   }
   return {};
+}
+
+std::string pack_waterfall(const Waterfall& waterfall) {
+  std::string lines;
+  const auto line = [&](std::string text) {
+    std::ranges::replace(text, '\n', ' ');
+    lines += text + "\n";
+  };
+  line(waterfall.title);
+  line(waterfall.from);
+  line(waterfall.to);
+  line(std::to_string(waterfall.begin));
+  for (const WaterfallStep& step : waterfall.steps)
+    line(std::to_string(step.difference) + " " + step.label);
+  return lines;
+}
+
+std::optional<Waterfall> unpack_waterfall(std::string_view lines) {
+  const auto next = [&lines]() -> std::optional<std::string_view> {
+    const std::size_t end = lines.find('\n');
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(end + 1);
+    return line;
+  };
+  // A number, and what stands behind it.
+  const auto number = [](std::string_view& text, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return error == std::errc{};
+  };
+  const auto title = next(), from = next(), to = next();
+  auto begin = next();
+  Waterfall waterfall;
+  if (!title || !from || !to || !begin || !number(*begin, waterfall.begin)) return std::nullopt;
+  waterfall.title = *title;
+  waterfall.from = *from;
+  waterfall.to = *to;
+  while (auto line = next()) {
+    WaterfallStep step;
+    if (!number(*line, step.difference) || line->empty()) return std::nullopt;
+    step.label = line->substr(1);
+    waterfall.steps.push_back(std::move(step));
+  }
+  return waterfall;
 }
 
 }  // namespace rehearse::viz

@@ -9,10 +9,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "schedules/base/result.h"
+#include "viz/picture/waterfall.h"
 
 namespace rehearse::viz {
 
@@ -22,5 +25,10 @@ std::string pack_trace(std::span<const std::byte> file);
 // The file's bytes into `file`, of unpacked_bytes(packed) bytes. Error: they are cut short.
 Result<> unpack_trace(std::span<const std::byte> packed, std::span<std::byte> file);
 std::size_t unpacked_bytes(std::span<const std::byte> packed);  // 0: nothing of this kind
+
+// A waterfall as lines: title, from, to, the first total [ns]; then a difference [ns] and its cause
+// each. Nothing where the lines are others.
+std::string pack_waterfall(const Waterfall& waterfall);
+std::optional<Waterfall> unpack_waterfall(std::string_view lines);
 
 }  // namespace rehearse::viz

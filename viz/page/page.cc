@@ -81,6 +81,10 @@ Result<std::string> page_of(std::span<const Trace> traces, const PageOptions& op
     packed += "<script type=\"text/plain\" class=\"trace\">" +
               base64(gzip(pack_trace(std::as_bytes(std::span(file))))) + "</script>\n";
   }
+  if (options.waterfall) {
+    packed += "<script type=\"text/plain\" id=\"causes\">" +
+              base64(gzip(pack_waterfall(*options.waterfall))) + "</script>\n";
+  }
   const std::string report = options.report.empty()
                                  ? std::string()
                                  : "<details><summary>report</summary><pre>" +

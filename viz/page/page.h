@@ -3,11 +3,13 @@
 // compiled to WebAssembly: it can be sent, and fetches nothing.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "schedules/base/result.h"
 #include "schedules/trace/trace.h"
+#include "viz/picture/waterfall.h"
 
 namespace rehearse::viz {
 
@@ -15,6 +17,7 @@ struct PageOptions {
   std::string title;
   std::string report;   // what people read beside it, as text; may be empty
   std::string version;  // of rehearse
+  std::optional<Waterfall> waterfall;  // of two traces: the causes between their steps
 };
 
 // REQUIRES: one trace, or two. Error: the module is not here, and what its build wants.

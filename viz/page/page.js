@@ -211,6 +211,11 @@ async function main() {
     const bytes = await unpacked(element);
     if (core.add_trace(lent(bytes), bytes.length) < 0) throw new Error('the trace cannot be read');
   }
+  const causes = document.getElementById('causes');
+  if (causes) {
+    const bytes = await unpacked(causes);
+    core.add_causes(lent(bytes), bytes.length);
+  }
   core.start(innerWidth, innerHeight);
   listen();
   onresize();

@@ -12,7 +12,7 @@ struct PageModule {
   static constexpr const char* kMissing =
       "no page here: build the target modules where clang-19, lld-19, wasi-libc, "
       "libc++-19-dev-wasm32, libc++abi-19-dev-wasm32, libclang-rt-19-dev-wasm32 and zlib1g-dev are";
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   int version = 0;
   decltype(&page) make = nullptr;
 };

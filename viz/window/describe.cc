@@ -8,6 +8,7 @@
 #include "viz/analysis/inside.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/colors.h"
+#include "viz/picture/two/paint_lag.h"
 
 namespace rehearse::viz {
 namespace {
@@ -121,6 +122,60 @@ std::vector<Fact> describe_bubble(const Document& document, std::int32_t idle) {
   if (bubble.wait.source)
     facts.push_back({"waits for", wait_text(trace, bubble.wait, bubble.row)});
   if (bubble.wait.via) facts.push_back({"through", op_name(trace, bubble.wait.via)});
+  return facts;
+}
+
+std::string alignment_words(const Session& session, const Alignment& alignment) {
+  if (alignment.how == Align::Wall) return "on one clock";
+  if (alignment.how == Align::Step || !alignment.op) return "steps begin together";
+  const Trace& second = session.at(1).trace();
+  return op_name(second, alignment.op) + " begins together, on " +
+         row_name(second, second.row_of(alignment.op));
+}
+
+std::vector<Fact> describe_lag(const Session& session, const Alignment& alignment, RankClass row,
+                               std::int64_t time) {
+  const Trace& second = session.at(1).trace();
+  const LagCurve& lag = session.lag(row.value);
+  if (lag.empty()) return {};
+  const std::int64_t origin = session.origin(1, alignment),
+                     shift = second.begin.value - origin;
+  const auto words = [](std::int64_t ns) {
+    return ns == 0 ? "level" : time_text(std::abs(ns)) + (ns > 0 ? " behind" : " ahead");
+  };
+  const std::int64_t here = lag.at(time) + shift;
+  return {{"the second trace is", words(here)},
+          {"at", time_text(time - origin)},
+          {"on", row_name(second, row)},
+          {"over the step", lag_text(lag.whole().least + shift) + " to " +
+                                lag_text(lag.whole().most + shift)}};
+}
+
+std::vector<Fact> describe_cell(const Session& session, const HeatCell& cell) {
+  const Document& document = session.at(cell.document);
+  const Trace& trace = document.trace();
+  const bool excess = cell.of == kHeatExcess;
+  const auto share = [&](double of) { return excess ? signed_percent(of) : percent_text(of); };
+  const std::int64_t ranks = cell.ranks.last - cell.ranks.first;
+  std::vector<Fact> facts{
+      {document.heat().ranks_text(cell.ranks.first, cell.ranks.last),
+       time_text(cell.begin - trace.begin.value) + " to " +
+           time_text(cell.end - trace.begin.value)},
+      {excess ? "over the median" : std::string(heat_name(cell.of)),
+       share(cell.mean) + (ranks > 1 ? " of the " + std::to_string(ranks) + " ranks' time"
+                                     : std::string(" of the time"))}};
+  if (ranks > 1)
+    facts.push_back({"worst", row_name(trace, {cell.worst_row}) + ": " + share(cell.most)});
+  const OpId op = op_at(document.index(), cell.worst_row * trace.slots, cell.time);
+  if (op) {
+    facts.push_back({ranks > 1 ? "which runs" : "runs", op_name(trace, op)});
+  } else if (const std::int32_t idle = idle_at(document.index(), cell.worst_row, cell.time);
+             idle >= 0) {
+    const IdleSpan& span = trace.idle[static_cast<std::size_t>(idle)];
+    facts.push_back({ranks > 1 ? "which waits" : "waits",
+                     std::string(kIdleCauseNames[static_cast<std::size_t>(span.cause)]) +
+                         (span.op ? ", for " + op_name(trace, span.op) + " to begin" : "")});
+  }
   return facts;
 }
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "viz/picture/font.h"
 #include "viz/picture/layout.h"
+#include "viz/picture/ranks/heat_map.h"
 #include "viz/window/state/table.h"
 
 namespace rehearse::viz {
@@ -16,9 +18,9 @@ namespace {
 struct Heights {
   double least = 0, most = 0;
 };
-constexpr Heights kLane{11, 110}, kStream{11, 18}, kMemory{34, 130}, kLink{16, 30};
+constexpr Heights kLane{11, 110}, kStream{11, 18}, kMemory{34, 130}, kLink{16, 30}, kLag{13, 44};
 constexpr double kGap = 3, kBlockGap = 18;
-constexpr double kLeftWithLinks = 232;  // their names are long [px]
+constexpr double kLeftWithLinks = 232, kLeftWithClasses = 184;  // names are long [px]
 
 // A lane for each link that carries something, and a line for all that do not.
 std::size_t link_lines(const Document& document) {
@@ -54,6 +56,7 @@ void place_panel(const Session& session, const ViewState& state, Geometry& at) {
   double x = kSide;
   for (std::size_t i = 0; i < kNumTables; ++i) {
     const double width = text_width(kTableNames[i], TextSize::Small) + 2 * kPad;
+    if (!has_table(session, static_cast<TableKind>(i))) continue;
     at.tabs.push_back({static_cast<TableKind>(i), x, width});
     x += width + 2;
   }
@@ -61,7 +64,13 @@ void place_panel(const Session& session, const ViewState& state, Geometry& at) {
   at.table_x = kSide;
   at.table_y = at.panel_y + at.tabs_height + 4;
   at.table_width = at.panel_middle - kSide - 16;
-  at.table_height = state.height - at.table_y - 20;  // a note stands below
+  if (state.table == TableKind::Causes && session.waterfall()) {
+    constexpr std::size_t kMostNotes = 3;
+    at.note_lines = static_cast<std::int32_t>(std::min(
+        kMostNotes, wrapped(session.waterfall()->title, TextSize::Small, at.table_width).size()));
+  }
+  // A note stands below.
+  at.table_height = state.height - at.table_y - 6 - Geometry::kNoteLine * at.note_lines;
 }
 
 }  // namespace
@@ -75,53 +84,138 @@ double field_name_width(Field field) {
   return text_width(field_name(field), TextSize::Small) + 8.0;
 }
 
+bool is_folded_class(const Session& session, const ViewState& state, std::int32_t document,
+                     std::int32_t row) {
+  const std::size_t number = session.class_number(document, row);
+  return number < state.classes_folded.size() && state.classes_folded[number] != 0;
+}
+
+namespace {
+
+// Maps of all traces, one below the other; a filter of ranks chooses from the first to the last of
+// them.
+void place_heats(const Session& session, const ViewState& state, Geometry& at) {
+  constexpr double kTopGap = -1, kBetween = 22, kMostBand = 40;  // heads stand beside the ticks
+  const auto count = static_cast<double>(session.documents().size());
+  const double room =
+      std::max(40.0, (at.bottom - at.top - kTopGap - 4 - (count - 1) * kBetween) / count);
+  double y = at.top + kTopGap;
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
+    const HeatSource& source = session.at(d).heat();
+    RankRange all{0, source.ranks()};
+    if (!state.filter.of(FilterPart::Ranks).empty()) {
+      const std::vector<std::uint8_t> kept = kept_rows(source.trace(), state.filter);
+      const auto first = std::ranges::find(kept, 1) - kept.begin();
+      const auto last = kept.rend() - std::find(kept.rbegin(), kept.rend(), 1);
+      if (first < last)
+        all = source.ranks_of(static_cast<std::int32_t>(first), static_cast<std::int32_t>(last));
+    }
+    const auto ranks = static_cast<double>(all.last - all.first);
+    HeatSpot spot{.document = d, .y = y};
+    spot.ranks.first =
+        std::min(all.first + static_cast<std::int64_t>(std::floor(state.heat_first * ranks)),
+                 all.last - 1);
+    spot.ranks.last =
+        std::clamp(all.first + static_cast<std::int64_t>(std::ceil(state.heat_last * ranks)),
+                   spot.ranks.first + 1, all.last);
+    spot.bands = static_cast<std::int32_t>(std::min<std::int64_t>(
+        heat_bands(room, state.scale()), spot.ranks.last - spot.ranks.first));
+    // Bands of whole pixels: no seams between them.
+    const double band = std::min(kMostBand, room / spot.bands) * state.scale();
+    spot.height = std::max(1.0, std::floor(band)) / state.scale() * spot.bands;
+    at.heats.push_back(spot);
+    y += room + kBetween;
+  }
+}
+
+// Some class has one row alone: but for ranks that are asked for by their numbers.
+bool folds_classes(const ViewState& state) {
+  return state.filter.of(FilterPart::Ranks).empty() &&
+         std::ranges::find(state.classes_folded, 1) != state.classes_folded.end();
+}
+
+// Per row of a document: 1 where it is shown.
+std::vector<std::uint8_t> shown_rows(const Session& session, const ViewState& state,
+                                     std::int32_t document) {
+  std::vector<std::uint8_t> shown = kept_rows(session.at(document).trace(), state.filter);
+  if (!folds_classes(state)) return shown;
+  const RankClasses& classes = session.classes(document);
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(shown.size()); ++row) {
+    if (is_folded_class(session, state, document, row) && classes.slowest(row) != row)
+      shown[static_cast<std::size_t>(row)] = 0;
+  }
+  return shown;
+}
+
+// Rows from above; where some classes are folded, class by class.
+std::vector<std::int32_t> row_order(const Session& session, std::int32_t document, bool folds) {
+  std::vector<std::int32_t> rows(session.at(document).trace().rows.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  if (!folds) return rows;
+  const RankClasses& classes = session.classes(document);
+  std::ranges::stable_sort(rows, {}, [&](std::int32_t row) { return classes.first(row); });
+  return rows;
+}
+
+}  // namespace
+
 Geometry geometry(const Session& session, const ViewState& state) {
   Geometry at;
-  if (state.links) at.left = kLeftWithLinks;
+  const bool folds = folds_classes(state);
+  if (folds || state.heats) at.left = kLeftWithClasses;
+  if (state.links && !state.heats) at.left = kLeftWithLinks;
   at.width = std::max(100.0, state.width - at.left - at.right);
   place_fields(state, at);
   place_panel(session, state, at);
   at.bottom = at.panel_y;
+  at.pin_bottom = at.top;
+  if (state.heats) {
+    place_heats(session, state, at);
+    return at;
+  }
   std::vector<std::vector<std::uint8_t>> shown;  // per document and row
-  for (const Document& document : session.documents())
-    shown.push_back(kept_rows(document.trace(), state.filter));
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d)
+    shown.push_back(shown_rows(session, state, d));
 
   // What is asked for beside the compute lanes decides how much is left for them.
-  double computes = 0, streams = 0, memories = 0, links = 0, gaps = 0;  // how many; [px]
+  double computes = 0, streams = 0, memories = 0, links = 0, lags = 0, gaps = 0;  // how many; [px]
   std::size_t flat = 0;
   const std::int32_t first_rows = session.at(0).trace().num_rows();
-  const auto streams_of = [&](const Document& document, std::int32_t row, std::size_t index) {
-    std::vector<std::int32_t> lanes;
+  const auto is_folded = [&](std::size_t index) {
+    return index < state.folded.size() && state.folded[index] != 0;
+  };
+  const auto each_stream = [&](const Document& document, std::int32_t row, std::size_t index,
+                               auto visit) {
     const Trace& trace = document.trace();
-    if (!state.streams || (index < state.folded.size() && state.folded[index] != 0)) return lanes;
+    if (!state.streams || is_folded(index)) return;
     for (std::int32_t slot = 1; slot < trace.slots; ++slot) {
       const std::int32_t lane = row * trace.slots + slot;
-      if (document.index().lane(lane).items.count > 0) lanes.push_back(lane);
+      if (document.index().lane(lane).items.count > 0) visit(lane);
     }
-    return lanes;
   };
   const auto has_memory = [&](const Document& document, std::size_t index) {
-    const bool folded = index < state.folded.size() && state.folded[index] != 0;
-    return state.memory && !folded && !document.trace().memory_time.empty();
+    return state.memory && !is_folded(index) && !document.trace().memory_time.empty();
   };
+  const bool has_lags = state.lags && session.compares() && session.corresponds();
   for (std::size_t d = 0; d < session.documents().size(); ++d) {
     const Document& document = session.documents()[d];
     for (std::int32_t row = 0; row < document.trace().num_rows(); ++row, ++flat) {
       if (shown[d][static_cast<std::size_t>(row)] == 0) continue;
       computes += 1;
       gaps += kGap;
-      streams += static_cast<double>(streams_of(document, row, flat).size());
+      each_stream(document, row, flat, [&](std::int32_t) { streams += 1; });
       memories += has_memory(document, flat) ? 1 : 0;
+      lags += has_lags && d == 1 ? 1 : 0;
     }
     if (state.links) links += static_cast<double>(link_lines(document));
-    gaps += session.compares() ? kBlockGap : 0;
+    gaps += session.compares() && !session.corresponds() ? kBlockGap : 0;
   }
-  gaps += streams + 2 * memories;
+  gaps += streams + 2 * memories + lags;
   // All grow alike from the least that can be read to the most that helps.
   const double least = computes * kLane.least + streams * kStream.least + memories * kMemory.least +
-                       links * kLink.least,
+                       links * kLink.least + lags * kLag.least,
                most = computes * kLane.most + streams * kStream.most + memories * kMemory.most +
-                      links * kLink.most;
+                      links * kLink.most + lags * kLag.most;
   const double room = at.bottom - at.top - 6 - gaps;
   const double share = most > least ? std::clamp((room - least) / (most - least), 0.0, 1.0) : 0;
   const auto height_of = [share](const Heights& of) {
@@ -130,9 +224,10 @@ Geometry geometry(const Session& session, const ViewState& state) {
   const double height = height_of(kLane), stream_height = height_of(kStream);
   at.memory_height = height_of(kMemory);
   at.link_height = height_of(kLink);
+  at.lag_height = height_of(kLag);
 
-  // Two traces whose ops correspond interleave: predicted over measured, rank by rank. Others
-  // follow one another.
+  // Two traces whose ops correspond interleave: predicted over measured, rank by rank, and below
+  // them how far the second is behind. Others follow one another.
   double y = at.top + 4;
   const auto place = [&](std::int32_t d, std::int32_t row, bool pinned, double gap) {
     const Document& document = session.at(d);
@@ -141,15 +236,22 @@ Geometry geometry(const Session& session, const ViewState& state) {
     const Trace& trace = document.trace();
     if (trace.slots > 0) at.lanes.push_back({d, row, row * trace.slots, y, height, pinned});
     y += height;
-    for (const std::int32_t lane : streams_of(document, row, index)) {
+    each_stream(document, row, index, [&](std::int32_t lane) {
       y += 1;
       at.lanes.push_back({d, row, lane, y, stream_height, pinned});
       y += stream_height;
-    }
+    });
     RowSpot spot{.document = d, .row = row, .y = begin, .pinned = pinned};
+    if (folds && is_folded_class(session, state, d, row) &&
+        session.classes(d).slowest(row) == row)
+      spot.of_class = session.classes(d).ranks(row);
     if (has_memory(document, index)) {
       spot.memory_y = y + 2;
       y += at.memory_height + 2;
+    }
+    if (has_lags && d == 1) {
+      spot.lag_y = y + 1;
+      y += at.lag_height + 1;
     }
     spot.height = y - begin;
     at.rows.push_back(spot);
@@ -174,7 +276,7 @@ Geometry geometry(const Session& session, const ViewState& state) {
     if (link_lines(document) > document.loaded_links().size()) add(-1);
   };
   if (session.compares() && session.corresponds()) {
-    for (std::int32_t row = 0; row < first_rows; ++row) {
+    for (const std::int32_t row : row_order(session, 0, folds)) {
       place_row(0, row, 1);
       place_row(1, row, 2 * kGap);
     }
@@ -182,8 +284,7 @@ Geometry geometry(const Session& session, const ViewState& state) {
     place_links(1);
   } else {
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
-      for (std::int32_t row = 0; row < session.at(d).trace().num_rows(); ++row)
-        place_row(d, row, kGap);
+      for (const std::int32_t row : row_order(session, d, folds)) place_row(d, row, kGap);
       place_links(d);
       y += session.compares() ? kBlockGap : 0;
     }
@@ -199,7 +300,8 @@ Hit hit(const Session& session, const ViewState& state, const Geometry& at, doub
     if (y < lane.y || y >= lane.y + lane.height || !at.in_band(lane.pinned, y)) continue;
     const Document& document = session.at(lane.document);
     const std::int64_t time =
-        document.trace().begin.value + std::llround(std::floor(at.time_at(state, x)));
+        session.origin(lane.document, state.alignment) +
+        std::llround(std::floor(at.time_at(state, x)));
     found.lane = &lane;
     found.op = {lane.document, op_at(document.index(), lane.lane, time)};
     if (!found.op && lane.lane % document.trace().slots == 0) {
@@ -211,6 +313,12 @@ Hit hit(const Session& session, const ViewState& state, const Geometry& at, doub
     if (row.memory_y >= 0 && y >= row.memory_y && y < row.memory_y + at.memory_height &&
         at.in_band(row.pinned, y))
       found.memory = &row;
+    if (row.lag_y >= 0 && y >= row.lag_y && y < row.lag_y + at.lag_height &&
+        at.in_band(row.pinned, y))
+      found.lag = &row;
+  }
+  for (const HeatSpot& spot : at.heats) {
+    if (y >= spot.y && y < spot.y + spot.height) found.heat = &spot;
   }
   for (const LinkSpot& link : at.links) {
     if (link.link >= 0 && at.in_band(false, y) && y >= link.y && y < link.y + at.link_height)

@@ -18,12 +18,30 @@ struct RowSpot {
   std::int32_t document = 0, row = 0;
   double y = 0, height = 0;  // all of it
   double memory_y = -1;      // its memory curve; -1: none
+  double lag_y = -1;         // of the second of two: the lane of differences; -1: none
   bool pinned = false;
+  std::int32_t of_class = 0;  // ranks of the class that it stands for; 0: it stands for itself
 };
 struct LinkSpot {
   std::int32_t document = 0;
   std::int32_t link = 0;  // -1: the line that counts those without load
   double y = 0;
+};
+
+// The ranks of a trace as bands over time.
+struct HeatSpot {
+  std::int32_t document = 0;
+  double y = 0, height = 0;
+  RankRange ranks;  // in sight
+  std::int32_t bands = 1;
+
+  std::int32_t band_at(double at) const {
+    return std::clamp(static_cast<std::int32_t>((at - y) / height * bands), 0, bands - 1);
+  }
+  RankRange band(std::int32_t number) const {
+    const std::int64_t count = ranks.last - ranks.first;
+    return {ranks.first + count * number / bands, ranks.first + count * (number + 1) / bands};
+  }
 };
 
 struct FieldSpot {
@@ -48,12 +66,14 @@ struct Geometry {
   double tabs_height = 22;
   double panel_middle = 0;  // on the left the tabs and what they show, on the right the legend
   double table_x = 0, table_y = 0, table_width = 0, table_height = 0;  // 0: no table
-  static constexpr double kTableLine = 18;
-  double memory_height = 0, link_height = 0;
+  static constexpr double kTableLine = 18, kNoteLine = 14;
+  std::int32_t note_lines = 1;  // below the table
+  double memory_height = 0, link_height = 0, lag_height = 0;
   double content_height = 0;  // of all lanes, to scroll
   std::vector<RowSpot> rows;
   std::vector<LaneSpot> lanes;
   std::vector<LinkSpot> links;
+  std::vector<HeatSpot> heats;  // instead of rows, lanes and links
   std::vector<FieldSpot> fields;
   std::vector<TabSpot> tabs;
 
@@ -84,11 +104,17 @@ Geometry geometry(const Session& session, const ViewState& state);
 std::string_view field_name(Field field);
 double field_name_width(Field field);  // [px], with the space behind it
 
+// Whether one row stands for the class of a row: the one that computes longest.
+bool is_folded_class(const Session& session, const ViewState& state, std::int32_t document,
+                     std::int32_t row);
+
 // What is under the mouse: a lane, and the op or the idle span there; or a curve.
 struct Hit {
   const LaneSpot* lane = nullptr;   // into the geometry
   const RowSpot* memory = nullptr;  // likewise
   const LinkSpot* link = nullptr;
+  const RowSpot* lag = nullptr;     // likewise
+  const HeatSpot* heat = nullptr;   // likewise
   OpRef op;
   std::int32_t idle = -1;  // index into Trace::idle
 };

@@ -111,7 +111,13 @@ class GlCanvas::Painter {
   }
 
   void draw(const Strip& strip, ImDrawList& list) {
-    if (strip.colors.empty() || row_ == kStripRows) return;
+    if (strip.colors.empty()) return;
+    if (strip.colors.size() == 1) {  // 0xAABBGGRR, as Dear ImGui has it
+      list.AddRectFilled(point(strip.x, strip.y),
+                         point(strip.x + strip.width, strip.y + strip.height), strip.colors[0]);
+      return;
+    }
+    if (row_ == kStripRows) return;
     const auto count = std::min(static_cast<std::int32_t>(strip.colors.size()), kStripWidth);
     glBindTexture(GL_TEXTURE_2D, strips_);
     glTexSubImage2D(GL_TEXTURE_2D, 0, 0, row_, count, 1, GL_RGBA, GL_UNSIGNED_BYTE,

@@ -32,8 +32,17 @@ struct PastView {
 enum class Drag : std::uint8_t { None, Pan, Range, Scrub, Minimap };
 
 // Tables below the lanes (table.h).
-enum class TableKind : std::uint8_t { None, Statistics, Hits, Bubbles, Memory };
-inline constexpr std::size_t kNumTables = 5;
+enum class TableKind : std::uint8_t {
+  None,
+  Statistics,
+  Hits,
+  Bubbles,
+  Memory,
+  Stragglers,
+  Waits,
+  Causes,
+};
+inline constexpr std::size_t kNumTables = 8;
 struct Sort {
   std::int32_t column = -1;  // -1: as the table is made
   bool falling = false;
@@ -49,7 +58,7 @@ struct PinnedRow {
   bool operator==(const PinnedRow&) const = default;
 };
 
-// Times are ns since the step's begin; doubles, so that zooming in and out again comes back.
+// Times are ns since the first step's begin; doubles, so that zooming in and out again comes back.
 // Places and sizes are in units of `scale` pixels.
 struct ViewState {
   std::int32_t width = 1440, height = 900;
@@ -66,6 +75,13 @@ struct ViewState {
   bool inside = false, experts = false, help = false;
   std::vector<std::uint8_t> folded;  // per row of all documents: only its compute lane is shown
   std::vector<PinnedRow> pinned;     // stay above the others, in this order
+  // Per number of a class (Session::class_number): one row stands for it.
+  std::vector<std::uint8_t> classes_folded;
+  bool heats = false;         // ranks over time as a heat map, instead of lanes
+  HeatOf heat = kHeatIdle;    // what it counts, where the trace has it
+  double heat_first = 0, heat_last = 1;  // the ranks in view, as shares of all
+  bool lags = true;           // a lane of differences below each pair of rows
+  Alignment alignment;
   Filter filter;
   bool filter_open = false;  // the line of fields is shown though nothing is typed there
   Field field = Field::None;

@@ -194,7 +194,6 @@ void draw_box(const ViewContext& c, Scene& layer, double x, double y, double wid
                          .width = width,
                          .height = height,
                          .fill = c.colors.background,
-                         .alpha = 242,
                          .outlined = true,
                          .outline = c.colors.faint_text});
 }

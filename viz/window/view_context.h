@@ -3,6 +3,7 @@
 // Internal to viz/window.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <span>
 #include <string>
@@ -35,20 +36,30 @@ struct ViewContext {
   const Coloring& coloring(std::int32_t document) const {
     return session.at(document).coloring(color_by(document), state.filter);
   }
-  // Since the step's begin.
-  static double since(const Trace& trace, std::int64_t time) {
-    return static_cast<double>(time - trace.begin.value);
+  std::array<std::int64_t, 2> origins{};  // of each trace's own times that which is 0 on the axis
+  // On the axis, of a trace's own time.
+  double since(std::int32_t document, std::int64_t time) const {
+    return static_cast<double>(time - origins[static_cast<std::size_t>(document)]);
   }
-  // The trace's own time of a time since its step's begin.
+  // The trace's own time of one on the axis.
   std::int64_t at_ns(std::int32_t document, double time) const {
-    return session.at(document).trace().begin.value + static_cast<std::int64_t>(std::llround(time));
+    return origins[static_cast<std::size_t>(document)] +
+           static_cast<std::int64_t>(std::llround(time));
+  }
+  // What tells a trace from the other one: predicted or measured, else its schedule. REQUIRES: there
+  // are two.
+  std::string name_of(std::int32_t document) const;
+  std::int64_t lag_scale() const;  // of every rank's lane of differences, up and down [ns]
+  // What is added to every lag where other things than the steps begin together.
+  std::int64_t lag_shift() const {
+    return session.at(1).trace().begin.value - origins[1];
   }
   // The measured range, or what is in view of the step.
   std::pair<double, double> shown_range() const;
   // Rows [first, last) of a document within times since the step's begin; last -1: all rows.
   Summary summary_of(std::int32_t document, double begin, double end, std::int32_t first = 0,
                      std::int32_t last = -1) const;
-  // The same by an index of that document.
+  // The same by an index of one of the documents.
   Summary summary_by(const TraceIndex& index, double begin, double end, std::int32_t first = 0,
                      std::int32_t last = -1) const;
 };
@@ -62,6 +73,9 @@ void draw_facts(const ViewContext& c, Scene& layer, std::span<const Fact> facts)
 
 // The parts, each added to `scene`.
 void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio
+// Heat maps of ranks, in the place of lanes; and what their colours mean.
+void draw_heats(const ViewContext& c, Scene& scene, SceneCache& cache);
+void draw_heat_legend(const ViewContext& c, double left, double y, Scene& scene, SceneCache& cache);
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
 // The selected op, or a table; where the time went.
 void draw_panel(const ViewContext& c, Scene& scene, SceneCache& cache);

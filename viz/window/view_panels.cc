@@ -7,6 +7,7 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/legend.h"
 #include "viz/picture/paint.h"
+#include "viz/picture/two/paint_lag.h"
 #include "viz/window/describe.h"
 #include "viz/window/view_context.h"
 
@@ -17,12 +18,16 @@ ViewContext::ViewContext(const Session& of, const ViewState& shown)
       state(shown),
       at(geometry(of, shown)),
       theme(shown.dark ? Theme::Dark : Theme::Light),
-      colors(palette(theme)) {}
+      colors(palette(theme)) {
+  for (std::size_t d = 0; d < of.documents().size(); ++d)
+    origins[d] = of.origin(static_cast<std::int32_t>(d), shown.alignment);
+}
 
 std::pair<double, double> ViewContext::shown_range() const {
   if (state.range) return *state.range;
-  const auto step = static_cast<double>(session.longest_step());
-  const double begin = std::clamp(state.begin, 0.0, step), end = std::clamp(state.end, 0.0, step);
+  const auto [first, last] = session.extent(state.alignment);
+  const double begin = std::clamp(state.begin, first, last),
+               end = std::clamp(state.end, first, last);
   return end > begin ? std::pair{begin, end} : std::pair{state.begin, state.end};
 }
 Summary ViewContext::summary_of(std::int32_t document, double begin, double end, std::int32_t first,
@@ -32,10 +37,27 @@ Summary ViewContext::summary_of(std::int32_t document, double begin, double end,
 Summary ViewContext::summary_by(const TraceIndex& index, double begin, double end,
                                 std::int32_t first, std::int32_t last) const {
   const Trace& trace = index.trace();
-  const std::int64_t from = trace.begin.value + std::max<std::int64_t>(0, std::llround(begin));
-  const std::int64_t to =
-      std::min<std::int64_t>(trace.end.value, trace.begin.value + std::llround(end));
-  return summarize(index, from, std::max(from, to), first, last < 0 ? trace.num_rows() : last);
+  const std::int32_t document =
+      session.compares() && &trace == &session.at(1).trace() ? 1 : 0;
+  const std::int64_t from =
+      std::clamp(at_ns(document, begin), trace.begin.value, trace.end.value);
+  const std::int64_t to = std::clamp(at_ns(document, end), from, trace.end.value);
+  return summarize(index, from, to, first, last < 0 ? trace.num_rows() : last);
+}
+
+std::int64_t ViewContext::lag_scale() const {
+  const LagCurve::Range& range = session.greatest_lag();
+  return lag_top(
+      std::max(std::abs(range.least + lag_shift()), std::abs(range.most + lag_shift())));
+}
+std::string ViewContext::name_of(std::int32_t document) const {
+  const Trace& trace = session.at(document).trace();
+  const Trace& other = session.at(1 - document).trace();
+  if (trace.label != other.label)
+    return trace.label == TraceLabel::Predicted ? "predicted" : "measured";
+  if (trace.schedule_hash != other.schedule_hash && !trace.schedule_name.empty())
+    return trace.schedule_name.substr(0, trace.schedule_name.find('('));
+  return document == 0 ? "first" : "second";
 }
 
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
@@ -59,6 +81,8 @@ void draw_bar(const ViewContext& c, Scene& scene) {
     const Trace& other = c.session.at(1).trace();
     line += (other.label == TraceLabel::Predicted ? " / predicted " : " / measured ") +
             time_text(other.step().value);
+    if (c.state.alignment.how != Align::Step)
+      line += " · " + alignment_words(c.session, c.state.alignment);
   }
   add_text(scene, x, 20, line, TextSize::Normal, c.colors.faint_text);
   const auto [begin, end] = c.shown_range();
@@ -93,10 +117,11 @@ static Scene whole_step(const ViewContext& c) {
   for (std::int32_t i = 0; i < lines && trace.slots > 0; ++i) {
     lanes.push_back(static_cast<std::int32_t>(std::int64_t{i} * rows / lines) * trace.slots);
   }
+  const auto [first, last] = c.session.extent(c.state.alignment);
   Frame frame;
   layout(c.index(0),
-         {.begin = trace.begin,
-          .end = {trace.begin.value + std::max<std::int64_t>(1, c.session.longest_step())},
+         {.begin = {c.at_ns(0, first)},
+          .end = {std::max(c.at_ns(0, first) + 1, c.at_ns(0, last))},
           .width_px = static_cast<std::int32_t>(c.at.width),
           .snap = true},
          lanes, frame);
@@ -119,18 +144,19 @@ static Scene whole_step(const ViewContext& c) {
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
   const bool moved = cache.minimap.clip_x != c.at.left || cache.minimap_width != c.at.width ||
                      cache.minimap_y != c.at.minimap_y || !(cache.minimap_filter == c.state.filter);
-  if (moved || cache.minimap_theme != c.theme || cache.minimap_color_by != c.color_by(0)) {
+  const auto [first, last] = c.session.extent(c.state.alignment);
+  if (moved || cache.minimap_begin != first || cache.minimap_theme != c.theme || cache.minimap_color_by != c.color_by(0)) {
     cache.minimap = whole_step(c);
     cache.minimap_width = c.at.width;
+    cache.minimap_begin = first;
     cache.minimap_y = c.at.minimap_y;
     cache.minimap_filter = c.state.filter;
     cache.minimap_theme = c.theme;
     cache.minimap_color_by = c.color_by(0);
   }
-  const double scale = c.at.width / static_cast<double>(c.session.longest_step());
-  const double from = c.at.left + std::max(0.0, c.state.begin) * scale;
-  const double to =
-      c.at.left + std::min(static_cast<double>(c.session.longest_step()), c.state.end) * scale;
+  const double scale = c.at.width / (last - first);
+  const double from = c.at.left + (std::max(first, c.state.begin) - first) * scale;
+  const double to = c.at.left + (std::min(last, c.state.end) - first) * scale;
   Scene frame;
   for (const auto& [a, b] : {std::pair{c.at.left, from}, {to, c.at.left + c.at.width}}) {
     if (b <= a) continue;
@@ -221,6 +247,11 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   for (std::size_t chunk = 0; chunk < shades.size(); ++chunk) {
     entry_of({.fill = shades[chunk].fill}, (chunk == 0 ? "chunk " : "") + std::to_string(chunk));
   }
+  if (c.state.lags && traces == 2 && c.session.corresponds()) {
+    entry_of({.fill = lag_color(true)},
+             c.name_of(1) + " is behind (lag, to " + time_text(c.lag_scale()) + ")");
+    entry_of({.fill = lag_color(false)}, "ahead");
+  }
   const Trace& trace = c.session.at(0).trace();
   if (!c.state.memory || trace.memory_time.empty()) return;
   entry_x = left;
@@ -237,11 +268,21 @@ void tooltip(const ViewContext& c, Scene& layer) {
   } else if (found.idle >= 0) {
     facts = describe_bubble(c.session.at(found.lane->document), found.idle);
   }
-  const auto since = static_cast<std::int64_t>(std::floor(c.at.time_at(c.state, c.state.mouse_x)));
+  const double time = std::floor(c.at.time_at(c.state, c.state.mouse_x));
+  const auto since = [&](std::int32_t document) {  // its step's begin
+    return c.at_ns(document, time) - c.session.at(document).trace().begin.value;
+  };
   if (found.memory != nullptr) {
-    facts = describe_memory(c.session.at(found.memory->document), {found.memory->row}, since);
+    const std::int32_t d = found.memory->document;
+    facts = describe_memory(c.session.at(d), {found.memory->row}, since(d));
   } else if (found.link != nullptr) {
-    facts = describe_link(c.session.at(found.link->document), found.link->link, since);
+    const std::int32_t d = found.link->document;
+    facts = describe_link(c.session.at(d), found.link->link, since(d));
+  } else if (found.lag != nullptr) {
+    facts = describe_lag(c.session, c.state.alignment, {found.lag->row}, c.at_ns(1, time));
+  } else if (const auto cell = heat_cell(c.session, c.state, c.at, found, c.state.mouse_x,
+                                         c.state.mouse_y)) {
+    facts = describe_cell(c.session, *cell);
   }
   draw_facts(c, layer, facts);
 }
@@ -283,9 +324,40 @@ static void draw_selected(const ViewContext& c, double middle, double y, Scene& 
   }
 }
 
-// What a first look needs; ? has all of it.
+// What a first look needs, of what is shown; ? has all of it.
+static std::vector<std::string_view> hints(const ViewContext& c) {
+  if (c.state.heats) {
+    return {"A line is a rank, or the mean of several; below it, and at the right, the worst of them.",
+            "The mouse over a cell says its share, the worst rank and what that one does.",
+            "Shift + Y: idle time, one cause of it, or what ops take beyond the median.",
+            "Ctrl + wheel zooms in time, Ctrl + Shift + wheel in ranks; the wheel moves along them.",
+            "A click selects what the worst rank does; a double click goes to its lane.",
+            "Shift + T: the ranks that others waited for. Y or Escape: back to the lanes."};
+  }
+  if (c.session.compares()) {
+    return {"The mouse over a bubble says why it is there, and whom the rank waits for.",
+            "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
+            c.session.corresponds() ? "Q: what begins together: the steps, the selected op, or the clocks."
+                                    : "Q: the steps begin together, or lie on one clock.",
+            c.session.corresponds()
+                ? "Below each rank: how far the second trace is behind, or ahead (Shift + L)."
+                : "/ finds ops by name; Ctrl + F asks for kinds, ranks, micro-batches. P pins a row.",
+            c.session.corresponds()
+                ? "Shift + D: colours by the difference. E: the causes from one step to the other."
+                : "C: the critical path. K: other colours. E: the causes from one step to the other.",
+            "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
+  }
+  return {"The mouse over a bubble says why it is there, and whom the rank waits for.",
+          "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
+          "C: the critical path. K: other colours. L: links. Click a memory curve: what is alive.",
+          "/ finds ops by name; Ctrl + F asks for kinds, ranks, micro-batches. P pins a row.",
+          "Y: all ranks as a heat map. The tables above are sorted by a click on a head.",
+          "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
+}
+
 static void draw_hints(const ViewContext& c, double middle, double y, Scene& scene) {
-  add_text(scene, 12, y, "Click an op or a bubble.", TextSize::Normal, c.colors.faint_text);
+  add_text(scene, 12, y, c.state.heats ? "Click a cell." : "Click an op or a bubble.",
+           TextSize::Normal, c.colors.faint_text);
   if (c.state.critical) {
     const CriticalPath& path = c.session.at(0).critical();
     add_text(scene, 12, y + 20,
@@ -294,15 +366,8 @@ static void draw_hints(const ViewContext& c, double middle, double y, Scene& sce
              TextSize::Small, c.colors.text);
     return;
   }
-  constexpr std::array<std::string_view, 6> kHints{
-      "The mouse over a bubble says why it is there, and whom the rank waits for.",
-      "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
-      "C: the critical path. K: other colours. L: links. Click a memory curve: what is alive.",
-      "/ finds ops by name; Ctrl + F asks for kinds, ranks, micro-batches. P pins a row.",
-      "The tables above are sorted by a click on a head and copied by Ctrl + C.",
-      "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
   double line = y + 22;
-  for (const std::string_view hint : kHints) {
+  for (const std::string_view hint : hints(c)) {
     add_text(scene, 12, line, clipped(hint, TextSize::Small, middle - 24), TextSize::Small,
              c.colors.faint_text);
     line += 18;
@@ -325,7 +390,11 @@ void draw_panel(const ViewContext& c, Scene& scene, SceneCache& cache) {
   } else {
     draw_hints(c, c.at.panel_middle, y, scene);
   }
-  shares(c, c.at.panel_middle, c.at.panel_y + 20, scene);
+  if (c.state.heats) {
+    draw_heat_legend(c, c.at.panel_middle, c.at.panel_y + 20, scene, cache);
+  } else {
+    shares(c, c.at.panel_middle, c.at.panel_y + 20, scene);
+  }
 }
 
 // Tooltip, boxes and help: above everything.
@@ -342,8 +411,15 @@ Scene top_layer(const ViewContext& c) {
              time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small,
              c.colors.text, Anchor::Middle);
   }
+  const bool inside = c.state.inside && c.state.selected;
+  if (c.state.memory_at || inside || c.state.experts || c.state.help) {  // what is behind is pale
+    layer.rects.push_back({.width = static_cast<double>(c.state.width),
+                           .height = static_cast<double>(c.state.height),
+                           .fill = c.colors.background,
+                           .alpha = 150});
+  }
   if (c.state.memory_at) draw_memory_box(c, layer);
-  if (c.state.inside && c.state.selected) draw_inside(c, layer);
+  if (inside) draw_inside(c, layer);
   if (c.state.experts) draw_expert_box(c, layer);
   if (c.state.help) draw_help(c, layer);
   const std::string& said = c.state.refused.empty() ? c.state.notice : c.state.refused;

@@ -9,6 +9,7 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/paint.h"
 #include "viz/picture/paint_curves.h"
+#include "viz/picture/two/paint_lag.h"
 #include "viz/window/view_context.h"
 
 namespace rehearse::viz {
@@ -31,6 +32,7 @@ class Composer {
     axis();
     if (!c.state.widgets) draw_fields(c, scene_);
     for (const bool pinned : {false, true}) row_labels(pinned);
+    if (c.state.heats) draw_heats(c, scene_, cache_);
     draw_panel(c, scene_, cache_);
     for (Scene& layer : lanes) scene_.layers.push_back(std::move(layer));
     scene_.layers.push_back(std::move(over));
@@ -57,9 +59,10 @@ class Composer {
     return pinned ? y < c.at.pin_bottom : y < c.at.bottom && y + height > c.at.pin_bottom;
   }
 
-  View view_of(const Trace& trace) const {
-    const auto begin = trace.begin.value + static_cast<std::int64_t>(std::floor(c.state.begin));
-    const auto end = trace.begin.value + static_cast<std::int64_t>(std::ceil(c.state.end));
+  View view_of(std::int32_t document) const {
+    const std::int64_t origin = c.origins[static_cast<std::size_t>(document)];
+    const auto begin = origin + static_cast<std::int64_t>(std::floor(c.state.begin));
+    const auto end = origin + static_cast<std::int64_t>(std::ceil(c.state.end));
     return {.begin = {begin},
             .end = {std::max(begin + 1, end)},
             .width_px = static_cast<std::int32_t>(c.at.width),
@@ -73,6 +76,7 @@ class Composer {
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(c.session.documents().size()); ++d)
       lanes_of(d, layers);
     for (const RowSpot& row : c.at.rows) {
+      if (row.lag_y >= 0 && in_sight(row.pinned, row.lag_y, c.at.lag_height)) lag(row, layers);
       if (row.memory_y < 0 || !in_sight(row.pinned, row.memory_y, c.at.memory_height)) continue;
       const Document& document = c.session.at(row.document);
       paint_memory(document.trace(), {row.row}, document.memory(row.row), frame_of(row.document),
@@ -97,7 +101,6 @@ class Composer {
   }
 
   void lanes_of(std::int32_t d, std::array<Scene, 2>& layers) {
-    const Document& document = c.session.at(d);
     std::vector<std::int32_t> lanes;
     std::vector<const LaneSpot*> spots;
     for (const LaneSpot& spot : c.at.lanes) {
@@ -106,7 +109,7 @@ class Composer {
       spots.push_back(&spot);
     }
     Frame& frame = cache_.frames[static_cast<std::size_t>(d)];
-    layout(c.index(d), view_of(document.trace()), lanes, frame);
+    layout(c.index(d), view_of(d), lanes, frame);
     if (!c.state.causes) hide_causes(frame);
     const bool errors = c.color_by(d) == ColorBy::Difference;
     for (std::size_t i = 0; i < spots.size(); ++i) {
@@ -116,6 +119,17 @@ class Composer {
                  errors ? Labels::Bubbles : Labels::All);
       if (errors) label_errors(frame, frame.lanes[i], *spots[i], layer);
     }
+  }
+
+  void lag(const RowSpot& row, std::array<Scene, 2>& layers) const {
+    const Frame& frame = frame_of(1);
+    paint_lag(c.session.lag(row.row), frame.view, frame.edges,
+              {.x = c.at.left,
+               .y = row.lag_y,
+               .height = c.at.lag_height,
+               .top = c.lag_scale(),
+               .shift = c.lag_shift()},
+              c.theme, layers[row.pinned ? 1 : 0]);
   }
 
   const Frame& frame_of(std::int32_t document) const {
@@ -214,8 +228,8 @@ class Composer {
     const bool folded = spot == nullptr;
     if (folded) spot = spot_of(op.document, row * trace.slots);
     if (spot == nullptr) return {};
-    return {c.x_of(c.since(trace, trace.start_ns[op.op.index()])),
-            c.x_of(c.since(trace, trace.end_ns[op.op.index()])),
+    return {c.x_of(c.since(op.document, trace.start_ns[op.op.index()])),
+            c.x_of(c.since(op.document, trace.end_ns[op.op.index()])),
             folded ? spot->y + spot->height : spot->y, folded ? 0 : spot->height, true};
   }
 
@@ -252,7 +266,7 @@ class Composer {
     const Trace& trace = document.trace();
     const double right = c.at.left + c.at.width;
     for (const OpId op : document.critical().ops) {
-      if (c.since(trace, trace.end_ns[op.index()]) < c.state.begin) continue;
+      if (c.since(0, trace.end_ns[op.index()]) < c.state.begin) continue;
       const Place place = place_of({0, op});
       if (!place.shown || place.begin > right) continue;
       const double y = place.y + place.height * kPathHeight;
@@ -260,8 +274,8 @@ class Composer {
           {.x1 = place.begin, .y1 = y, .x2 = place.end, .y2 = y, .width = 2.5, .color = color});
     }
     for (const Arrow& one : document.critical_arrows()) {
-      if (c.since(trace, trace.end_ns[one.to.index()]) < c.state.begin) continue;
-      if (c.since(trace, trace.start_ns[one.from.index()]) > c.state.end) break;
+      if (c.since(0, trace.end_ns[one.to.index()]) < c.state.begin) continue;
+      if (c.since(0, trace.start_ns[one.from.index()]) > c.state.end) break;
       if (trace.row_of(one.from) == trace.row_of(one.to) && one.kind == ArrowKind::Wait &&
           trace.class_of(one.from).slot == trace.class_of(one.to).slot) {
         continue;  // along its own lane
@@ -335,7 +349,7 @@ class Composer {
     const Trace& trace = document.trace();
     const Bubble bubble = bubble_at(trace, document.causality(), found.idle);
     if (bubble.op) strong_arrows(d, arrows_of(trace, document.causality(), bubble.op), layer);
-    const double x = c.x_of(c.since(trace, bubble.begin)), end = c.x_of(c.since(trace, bubble.end));
+    const double x = c.x_of(c.since(d, bubble.begin)), end = c.x_of(c.since(d, bubble.end));
     outline(x, found.lane->y, std::max(2.0, end - x), found.lane->height, layer);
   }
 
@@ -355,8 +369,8 @@ class Composer {
                               .width = 1,
                               .color = c.colors.grid});
     }
-    add_text(scene_, c.state.width - 12, c.at.axis_y + 15, "idle", TextSize::Small,
-             c.colors.faint_text, Anchor::End);
+    add_text(scene_, c.state.width - 12, c.at.axis_y + 15, c.state.heats ? "mean" : "idle",
+             TextSize::Small, c.colors.faint_text, Anchor::End);
     if (c.state.play) {
       const double x = std::clamp(c.x_of(*c.state.play), c.at.left, c.at.left + c.at.width);
       scene_.rects.push_back(
@@ -375,7 +389,9 @@ class Composer {
       if (row.y - last_label < 12) continue;  // rows lower than a line: every n-th is named
       last_label = row.y;
       const Trace& trace = c.session.at(row.document).trace();
-      std::string name = row_name(trace, {row.row});
+      const bool stands = row.of_class > 0;
+      std::string name = stands ? c.session.classes(row.document).class_name(row.row)
+                                : row_name(trace, {row.row});
       if (c.state.play) name = now_on(row, name);
       if (pinned)
         layer.rects.push_back({.x = 2,
@@ -383,16 +399,26 @@ class Composer {
                                .width = 3,
                                .height = row.height - 2,
                                .fill = c.colors.accent});
-      add_text(layer, 10, row.y + 13, clipped(name, TextSize::Small, c.at.left - 60),
-               TextSize::Small, c.colors.text);
+      add_text(layer, 10, row.y + 13,
+               clipped(name, TextSize::Small, c.at.left - (stands ? 18 : 60)), TextSize::Small,
+               c.colors.text);
       add_text(
           layer, c.state.width - 12, row.y + 13,
           percent_text(c.summary_of(row.document, begin, end, row.row, row.row + 1).bubble_ratio()),
           TextSize::Small, c.colors.text, Anchor::End);
-      if (c.session.compares() && row.height >= 30) {
-        add_text(layer, 10, row.y + 27,
-                 clipped(short_name(row.document), TextSize::Small, c.at.left - 60),
+      const double own = row.lag_y >= 0 ? row.lag_y - row.y : row.height;
+      if (c.session.compares() && own >= 25) {
+        add_text(layer, 10, row.y + (own < 28 ? 25 : 27),
+                 clipped(c.name_of(row.document), TextSize::Small, c.at.left - 60),
                  TextSize::Small, c.colors.faint_text);
+      }
+      if (row.lag_y >= 0 && c.at.lag_height >= 11 && !c.session.lag(row.row).empty()) {
+        const double base = row.lag_y + c.at.lag_height / 2 + 4;
+        add_text(layer, c.at.left - 8, base, "lag", TextSize::Small, c.colors.faint_text,
+                 Anchor::End);
+        add_text(layer, c.state.width - 12, base,
+                 lag_text(c.session.lag(row.row).at(c.at_ns(1, end)) + c.lag_shift()),
+                 TextSize::Small, c.colors.faint_text, Anchor::End);
       }
       if (row.memory_y >= 0) {
         add_text(layer, c.at.left - 8, row.memory_y + c.at.memory_height / 2 + 4, "memory",
@@ -435,24 +461,12 @@ class Composer {
            " links without load";
   }
 
-  // What tells a trace from the other one: predicted or measured, else its schedule.
-  std::string short_name(std::int32_t document) const {
-    const Trace& trace = c.session.at(document).trace();
-    if (trace.label != c.session.at(1 - document).trace().label) {
-      return trace.label == TraceLabel::Predicted ? "predicted" : "measured";
-    }
-    if (trace.schedule_hash != c.session.at(1 - document).trace().schedule_hash &&
-        !trace.schedule_name.empty()) {
-      return trace.schedule_name.substr(0, trace.schedule_name.find('('));
-    }
-    return document == 0 ? "first" : "second";
-  }
-
   // While the scrubber stands, a row's label says what the row does at that time.
   std::string now_on(const RowSpot& row, const std::string& name) const {
     const Document& document = c.session.at(row.document);
     const Trace& trace = document.trace();
-    const std::int64_t time = trace.begin.value + static_cast<std::int64_t>(*c.state.play);
+    const std::int64_t time = c.origins[static_cast<std::size_t>(row.document)] +
+                              static_cast<std::int64_t>(*c.state.play);
     const OpId op = op_at(document.index(), row.row * trace.slots, time);
     if (op) return name + ": " + op_name(trace, op);
     const std::int32_t idle = idle_at(document.index(), row.row, time);

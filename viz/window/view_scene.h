@@ -4,6 +4,7 @@
 
 #include "viz/picture/layout.h"
 #include "viz/picture/scene.h"
+#include "viz/window/geometry.h"
 #include "viz/window/session.h"
 #include "viz/window/state/table.h"
 
@@ -18,7 +19,18 @@ struct SceneCache {
   double minimap_y = -1;
   Filter minimap_filter;
   Scene minimap;              // the whole step, without the view's frame
+  double minimap_begin = 0;   // where its axis begins, as traces are aligned
   std::vector<Frame> frames;  // memory of the layouts
+  // Of each document the heat map that was drawn last.
+  struct Heat {
+    View view;
+    HeatOf of = kHeatIdle;
+    HeatSpot spot;
+    Theme theme{};
+    HeatTable table;
+    Scene picture;
+  };
+  std::vector<Heat> heats;
   TableCache table;
 };
 

@@ -105,7 +105,14 @@ void draw_fields(const ViewContext& c, Scene& scene) {
         TextSize::Small, example ? c.colors.grid : c.colors.text);
   }
   if (!wrong.empty()) {
-    add_text(scene, c.at.left, c.at.axis_y + 15, wrong, TextSize::Small, kFault);
+    Scene said;  // over the axis
+    said.rects.push_back({.x = c.at.left - 4,
+                          .y = c.at.axis_y + 3,
+                          .width = text_width(wrong, TextSize::Small) + 12.0,
+                          .height = 17,
+                          .fill = c.colors.background});
+    add_text(said, c.at.left, c.at.axis_y + 15, wrong, TextSize::Small, kFault);
+    scene.layers.push_back(std::move(said));
   }
 }
 
@@ -159,6 +166,15 @@ std::string draw_lines(const ViewContext& c, const Table& table, Scene& scene) {
                clipped(line.cells[k].text, TextSize::Small, at.end[k] - begin), TextSize::Small,
                c.colors.text, number ? Anchor::End : Anchor::Begin);
     }
+    for (const TableLine::Bar& bar : line.bars) {  // below a text thin
+      const double width = at.end.back() - at.begin.back(),
+                   tall = line.cells.back().text.empty() ? 13 : 2;
+      scene.rects.push_back({.x = at.begin.back() + width * bar.begin,
+                             .y = y + 18 - tall - (tall > 2 ? 1 : 0),
+                             .width = std::max(1.0, width * (bar.end - bar.begin)),
+                             .height = tall,
+                             .fill = bar.color});
+    }
     if (!line.histogram.empty())
       table_histogram(line, at.begin.back(), at.end.back(), y + 16, scene);
   }
@@ -175,7 +191,15 @@ void draw_table(const ViewContext& c, const Table& table, Scene& scene) {
     const std::string sight = draw_lines(c, table, scene);
     if (!sight.empty()) note += (note.empty() ? "" : ", ") + sight;
   }
-  add_text(scene, c.at.table_x, c.state.height - 7.0, note, TextSize::Small, c.colors.faint_text);
+  std::vector<std::string> lines = wrapped(note, TextSize::Small, c.at.table_width);
+  const auto room = static_cast<std::size_t>(c.at.note_lines);
+  if (lines.size() > room && room == 1) lines = {clipped(note, TextSize::Small, c.at.table_width)};
+  lines.resize(std::min(room, lines.size()));
+  double y = c.state.height - 7.0 - Geometry::kNoteLine * static_cast<double>(lines.size() - 1);
+  for (std::string& line : lines) {
+    add_text(scene, c.at.table_x, y, std::move(line), TextSize::Small, c.colors.faint_text);
+    y += Geometry::kNoteLine;
+  }
 }
 
 }  // namespace rehearse::viz

@@ -201,6 +201,7 @@ class Window {
     double until = glfwGetTime() + options_.linger_s;
     double last = glfwGetTime();
     draw();
+    session_.prepare();
     while (glfwWindowShouldClose(window_) == 0 && !state_.wants_quit) {
       if (options_.capture && options_.until && options_.until()) {
         until = std::max(until, glfwGetTime()) + kLastInput;
@@ -242,7 +243,8 @@ class Window {
     glfwSetErrorCallback([](int, const char* text) { last_glfw_error = text; });
     if (glfwInit() == 0) {
       return Error{"no display: " + last_glfw_error +
-                   "; without one: --png FILE or --svg FILE draws what the window would show"};
+                   "; without one: --png FILE or --svg FILE draws what the window would show, "
+                   "rehearse render TRACE --html FILE makes a page to look into"};
     }
     started_ = true;
     glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);

@@ -12,8 +12,9 @@ struct WindowModule {
   static constexpr const char* kName = "window";
   static constexpr const char* kMissing =
       "no window here: install rehearse-viewer, or build with libimgui-dev, libglfw3-dev and "
-      "libegl-dev; rehearse render TRACE --png FILE draws without it";
-  static constexpr int kVersion = 2;
+      "libegl-dev; rehearse render TRACE --png FILE draws without it, --html FILE makes a page to look "
+      "into";
+  static constexpr int kVersion = 3;
   int version = 0;
   decltype(&run_window) run = nullptr;
   decltype(&draw_offscreen) draw = nullptr;

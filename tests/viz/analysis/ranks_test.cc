@@ -144,6 +144,36 @@ TEST(Heat, IsTheSummarysIdleTime) {
 
 // Three replicas of two positions, whose forwards take 10; those of the middle one take 15: a third
 // of each of its forwards is beyond the median. Nobody else's.
+// Of long traces inner columns are read from a grid, at any zoom: as op by op, to a millionth.
+TEST(Heat, ExcessFromTheGridIsThatOfTheOps) {
+  Trace trace = fixture::replicas_trace(3, 40, 5, 2, {.forward = 1003, .backward = 1999});
+  const TraceIndex index(trace);
+  const HeatSource ops(index), grid(index, 0);
+  std::mt19937 random(17);
+  const std::int64_t begin = trace.begin.value, end = trace.end.value;
+  int compared = 0;
+  for (int view = 0; view < 400; ++view) {
+    const std::int64_t from = begin + static_cast<std::int64_t>(random() % 60'000),
+                       to = std::min(end, from + 3'000 + static_cast<std::int64_t>(random() % 120'000));
+    if (from >= to) continue;
+    const std::vector<std::int64_t> edges = edges_of(from, to, 0, 5 + view % 7);
+    const auto bands = static_cast<std::int32_t>(1 + random() % 15);
+    const HeatTable a = ops.table(kHeatExcess, edges, bands), b = grid.table(kHeatExcess, edges, bands);
+    ASSERT_EQ(a.time.size(), b.time.size());
+    for (std::size_t i = 0; i < a.time.size(); ++i) {
+      const double width = a.width(i % a.columns());
+      ASSERT_NEAR(a.time[i], b.time[i], 1e-6 * width * 15) << view;
+      ASSERT_NEAR(a.worst[i], b.worst[i], 1e-6 * width) << view;
+      ++compared;
+    }
+    for (std::size_t band = 0; band < a.bands.size(); ++band) {
+      ASSERT_NEAR(a.bands[band].time, b.bands[band].time, 1e-6 * a.span() * 15);
+      ASSERT_NEAR(a.bands[band].worst, b.bands[band].worst, 1e-6 * a.span());
+    }
+  }
+  EXPECT_GT(compared, 10'000);
+}
+
 TEST(Heat, ExcessIsTimeBeyondTheMedianOfEqualRanks) {
   const std::int32_t m = 6;
   const Trace trace = fixture::replicas_trace(2, m, 3, 1, {.forward = 1000, .backward = 2000});

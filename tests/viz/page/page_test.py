@@ -117,6 +117,16 @@ try:
          "two traces: the page's words are not the window's")
     hold(bool(both), "two traces: nothing is drawn")
 
+    # The causes from one step to the other came with the page; the map of ranks is the window's.
+    for key, does in (("e", "key E"), ("y", "key E\nkey Y")):
+        page.key(key, key)
+        page.frame()
+        (work / "script").write_text(does + "\n")
+        run("view", work / "step.trace", work / "other.trace", "--script", work / "script", "--svg", work / "both.svg", "--width", 1440, "--height", 900)
+        hold(sorted(text for text in page.evaluate("rehearsePage.texts()") if text) == [text for text in words(work / "both.svg") if text],
+             f"two traces: behind the key {key} the page's words are not the window's")
+        hold("from the first step to the second" in page.evaluate("rehearsePage.texts()"), f"behind the key {key} there are no causes")
+
     asked = [url for url in page.requests() if not url.startswith(("file:", "about:", "data:", "blob:"))]
     hold(not asked, f"the page asks for {asked}")
 finally:

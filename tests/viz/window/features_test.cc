@@ -18,9 +18,10 @@
 namespace rehearse::viz {
 namespace {
 
+enum class Of : std::uint8_t { One, Two, Many, Experts };
 struct Feature {
   std::string name, script;
-  bool compares = false;
+  Of of = Of::One;
 };
 const std::array kFeatures = {
     Feature{"whole", ""},
@@ -42,7 +43,20 @@ const std::array kFeatures = {
     Feature{"bubbles", "key Z\ndo line 2\n"},
     Feature{"range", "key 2\ndo search 1F4\nkey Enter\nkey Escape\nkey M\n"},
     Feature{"help", "key ?\n"},
-    Feature{"difference", "key D shift\nkey T\n", true},
+    Feature{"difference", "key D shift\nkey T\n", Of::Two},
+    Feature{"two", "", Of::Two},
+    Feature{"aligned", "do search 2B4\nkey Enter\nkey Escape\nkey Q\nkey W\n", Of::Two},
+    Feature{"causes", "key E\n", Of::Two},
+    Feature{"help-two", "key E\nkey ?\n", Of::Two},
+    Feature{"classes", "", Of::Many},
+    Feature{"unfolded", "do unfold 1\n", Of::Many},
+    Feature{"stragglers", "key T shift\n", Of::Many},
+    Feature{"waits", "key Z shift\ndo line 1\n", Of::Many},
+    Feature{"heat", "key Y\nmove 700 300\n", Of::Many},
+    Feature{"heat-cause", "do heat communication\nkey X\nkey 2\n", Of::Many},
+    Feature{"heat-excess", "do heat excess\ndo heat_ranks 16-31\nmove 500 220\n", Of::Many},
+    Feature{"heat-two", "key Y\n", Of::Two},
+    Feature{"experts", "key R\nmove 500 200\n", Of::Experts},
 };
 struct Screen {
   std::int32_t width, height;
@@ -70,12 +84,11 @@ TEST(Features, AreDrawnAsTheyWereLookedAt) {
   for (std::string name, hash; in >> name >> hash;) golden[name] = hash;
   std::vector<Session> sessions;
   sessions.push_back(fixture::one(fixture::full_trace(5, 9)));
-  sessions.push_back(
-      fixture::two(fixture::one_f_one_b_trace(5, 9),
-                   fixture::one_f_one_b_trace(5, 9, {.forward = 1090, .backward = 1950},
-                                              {.label = TraceLabel::Measured})));
+  sessions.push_back(fixture::two_explained());
+  sessions.push_back(fixture::one(fixture::many_ranks()));
+  sessions.push_back(fixture::one(fixture::with_experts(fixture::full_trace(4, 6))));
   for (const Feature& feature : kFeatures) {
-    const Session& session = sessions[feature.compares ? 1 : 0];
+    const Session& session = sessions[static_cast<std::size_t>(feature.of)];
     for (const Screen& screen : kScreens) {
       const std::string name = feature.name + "-" + std::to_string(screen.height);
       ViewState state = initial_state(session, screen.width, screen.height, screen.scale);

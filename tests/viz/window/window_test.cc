@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -283,6 +284,73 @@ TEST(Window, IsToured) {
   EXPECT_NE(text.find("</svg>"), std::string::npos);
 }
 
+// Of many ranks a class is unfolded by a click on its name, the map of all is opened and gone into,
+// a double click leads to a rank's lane; the ranks that others waited for are sorted and gone to.
+TEST(Window, ManyRanksAreToured) {
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "SKIPPED: no display or no xdotool";
+  Trace trace = fixture::replicas_trace(4, 9, 12, 5);
+  trace.title = "window test";
+  std::vector<Document> documents;
+  documents.emplace_back(std::move(trace));
+  const Session session(std::move(documents));
+  const ViewState before = initial_state(session, kWidth, kHeight);
+  ASSERT_EQ(geometry(session, before).rows.size(), 4u);
+  ViewState map = before, table = before;
+  map.heats = true;
+  table.table = TableKind::Stragglers;
+  const auto place = [](double x, double y) {
+    return std::to_string(static_cast<int>(x)) + " " + std::to_string(static_cast<int>(y));
+  };
+  const RowSpot second = geometry(session, before).rows[1];
+  const HeatSpot heat = geometry(session, map).heats[0];
+  const Geometry below = geometry(session, table);
+  const Result<WindowResult> shown = after(
+      {"tour",
+       "at " + place(40, second.y + 5) +
+           "; xdotool keydown ctrl click 1 keyup ctrl; sleep 0.1; xdotool key y; at " +
+           place(600, heat.y + heat.height / 2) +
+           "; xdotool keydown ctrl keydown shift click 4 click 4 keyup shift keyup ctrl; sleep 0.1; "
+           "xdotool click --repeat 2 --delay 80 1; sleep 0.2; xdotool key shift+t; at " +
+           place(below.table_x + 60, below.table_y + 2.5 * Geometry::kTableLine) +
+           "; xdotool click 1; sleep 0.1; xdotool key ctrl+c"},
+      session);
+  ASSERT_TRUE(shown) << shown.error().message;
+  const ViewState& state = shown.value().state;
+  EXPECT_FALSE(state.heats);
+  EXPECT_NEAR(state.heat_last - state.heat_first, 0.8 * 0.8, 1e-9);
+  EXPECT_EQ(state.table, TableKind::Stragglers);
+  EXPECT_EQ(state.notice, "copied");
+  ASSERT_TRUE(state.selected);
+  const std::size_t rows = geometry(session, state).rows.size();
+  EXPECT_GE(rows, 15u);  // the class that was unfolded
+  const Trace& ranks = session.at(0).trace();
+  const auto waited = session.at(0).waited_for();
+  EXPECT_TRUE(std::ranges::any_of(waited, [&](const WaitedFor& one) {
+    return one.op == state.selected.op;
+  })) << op_name(ranks, state.selected.op);
+}
+
+// Two traces: an op is gone to and both begin with it; the lanes of differences go; why the second
+// takes longer is a table.
+TEST(Window, TwoTracesAreToured) {
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "SKIPPED: no display or no xdotool";
+  const Session session = example(2);
+  const Result<WindowResult> shown =
+      after({"tour",
+             "at 600 250; xdotool key slash; xdotool type --delay 30 2B7; xdotool key Return Escape; "
+             "xdotool key q shift+l e"},
+            session);
+  ASSERT_TRUE(shown) << shown.error().message;
+  const ViewState& state = shown.value().state;
+  EXPECT_EQ(state.alignment.how, Align::Op);
+  ASSERT_TRUE(state.alignment.op);
+  EXPECT_EQ(op_name(session.at(1).trace(), state.alignment.op), "2B7");
+  EXPECT_FALSE(state.lags);
+  EXPECT_EQ(state.table, TableKind::Causes);
+}
+
 // Widgets and scene show the same cells, heads and notes, at their places: a table by Dear ImGui
 // covers no lane.
 TEST(Window, TheWidgetsKeepTheirPlaces) {
@@ -330,11 +398,38 @@ TEST(Offscreen, DrawsWhatTheCoreDraws) {
   EXPECT_EQ(first.value(), second.value());
 }
 
+// Names and shares stand beside the map as the core has them, not cut off with the lanes.
+TEST(Offscreen, TheMapHasItsNames) {
+  std::vector<Document> documents;
+  documents.emplace_back(fixture::replicas_trace(4, 9, 12, 5));
+  const Session session(std::move(documents));
+  ViewState state = initial_state(session, kWidth, kHeight);
+  state = reduce(session, state, {.type = Event::Type::Key, .key = Key::Y});
+  const auto drawn = draw_offscreen(session, state);
+  if (!drawn) GTEST_SKIP() << "SKIPPED: " << drawn.error().message;
+  const auto core = rasterize(view_scene(session, state));
+  const Geometry at = geometry(session, state);
+  const auto inked = [&](const std::vector<std::uint32_t>& pixels, double from, double to) {
+    std::int64_t count = 0;
+    for (auto y = static_cast<std::int32_t>(at.top); y < static_cast<std::int32_t>(at.bottom); ++y) {
+      for (auto x = static_cast<std::int32_t>(from); x < static_cast<std::int32_t>(to); ++x)
+        count += (pixels[static_cast<std::size_t>(y * kWidth + x)] & 255) > 100;
+    }
+    return static_cast<double>(count);
+  };
+  for (const auto& [from, to] : {std::pair{0.0, at.left}, {kWidth - 55.0, kWidth * 1.0}}) {
+    EXPECT_GT(inked(core, from, to), 500);
+    EXPECT_NEAR(inked(drawn.value(), from, to) / inked(core, from, to), 1, 0.3);
+  }
+}
+
 TEST(Window, SaysThatThereIsNoDisplay) {
   if (!has_window() || std::getenv("DISPLAY") != nullptr) GTEST_SKIP() << "SKIPPED: there is one";
   const Result<WindowResult> shown = run_window(example(1), {});
   ASSERT_FALSE(shown);
   EXPECT_NE(shown.error().message.find("no display"), std::string::npos);
+  for (const char* instead : {"--png FILE", "--html FILE"})
+    EXPECT_NE(shown.error().message.find(instead), std::string::npos) << instead;
 }
 
 }  // namespace

@@ -22,20 +22,24 @@ RankClasses::RankClasses(const Trace& trace) : trace_(&trace) {
     in_order_ = in_order_ && row.first_rank && row.first_rank.value == next && row.name < 0;
     next += row.multiplicity;
   }
+  rows_.assign(rows, 1);
   if (!have_rows()) return;
-  std::vector<std::int32_t> first_of, count;
+  std::vector<std::int32_t> first_of, count, rows_of;
   for (std::size_t row = 0; row < rows; ++row) {
     const auto c = static_cast<std::size_t>(trace.row_class[row]);
     if (c >= first_of.size()) {
       first_of.resize(c + 1, -1);
       count.resize(c + 1);
+      rows_of.resize(c + 1);
     }
     if (first_of[c] < 0) first_of[c] = static_cast<std::int32_t>(row);
     first_[row] = first_of[c];
-    ++count[c];
+    count[c] += trace.rows[row].multiplicity;
+    ++rows_of[c];
   }
   for (std::size_t row = 0; row < rows; ++row) {
     ranks_[row] = count[static_cast<std::size_t>(trace.row_class[row])];
+    rows_[row] = rows_of[static_cast<std::size_t>(trace.row_class[row])];
     any_ = any_ || ranks_[row] > 1;
   }
   std::vector<std::int32_t> slowest_of = first_of;

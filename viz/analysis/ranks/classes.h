@@ -20,7 +20,9 @@ class RankClasses {
   std::int32_t slowest(std::int32_t row) const { return slowest_[static_cast<std::size_t>(row)]; }
   // Ranks that do the same as the row, it among them.
   std::int32_t ranks(std::int32_t row) const { return ranks_[static_cast<std::size_t>(row)]; }
-  // Each of them has a row of its own.
+  // Rows of its class, it among them; 1 where every row is a class.
+  std::int32_t rows(std::int32_t row) const { return rows_[static_cast<std::size_t>(row)]; }
+  // Each of them has a row of its own, or shares one with some.
   bool have_rows() const { return !trace_->row_class.empty(); }
   bool any() const { return any_; }  // some row has others that do the same
 
@@ -32,7 +34,7 @@ class RankClasses {
 
  private:
   const Trace* trace_;
-  std::vector<std::int32_t> first_, slowest_, ranks_;
+  std::vector<std::int32_t> first_, slowest_, ranks_, rows_;
   bool any_ = false, in_order_ = true;
 };
 

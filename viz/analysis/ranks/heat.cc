@@ -2,7 +2,9 @@
 #include "viz/analysis/ranks/heat.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <optional>
 
 namespace rehearse::viz {
 namespace {
@@ -110,6 +112,65 @@ class ColumnSums {
   std::size_t at_ = none(), last_ = 0;  // the cell that sum_ is of; where the last span ended
 };
 
+// The inner columns of a table, read from a grid; its two outer ones are cut by the view and summed up
+// op by op.
+class GridColumns {
+ public:
+  GridColumns(const ExcessGrid& grid, std::span<const std::int64_t> edges, std::int64_t origin)
+      : grid_(grid), begin_(edges.first(2)), end_(edges.last(2)), sum_(edges.size() - 3), most_(sum_.size()) {
+    const std::int64_t width = edges[2] - edges[1];
+    shift_ = std::countr_zero(static_cast<std::uint64_t>(width));
+    first_ = (edges[1] - origin) / width;
+  }
+  // Inner edges are the grid's, as far as it goes.
+  static bool are_on_grid(std::span<const std::int64_t> edges, std::int64_t origin) {
+    if (edges.size() < 4) return false;
+    const std::int64_t width = edges[2] - edges[1];
+    return std::has_single_bit(static_cast<std::uint64_t>(width)) &&
+           (edges[1] - origin) % width == 0 &&
+           edges[edges.size() - 2] - edges[1] ==
+               (static_cast<std::int64_t>(edges.size()) - 3) * width;
+  }
+  std::int32_t shift() const { return shift_; }
+
+  // Adds a row; gives its time over all columns. `add_outer` adds its ops to an outer column.
+  template <class AddOuter>
+  double add(std::int32_t row, double ranks, const AddOuter& add_outer) {
+    const std::span<const float> all = grid_.row(row, shift_);
+    const std::int64_t from = std::clamp<std::int64_t>(first_, 0, std::ssize(all)),
+                       to = std::clamp<std::int64_t>(first_ + std::ssize(sum_), from, std::ssize(all));
+    double total = 0;
+    if (from < to) {
+      const auto at = static_cast<std::size_t>(from - first_);
+      total = static_cast<double>(
+          add_columns(all.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
+                      static_cast<float>(ranks), sum_.data() + at, most_.data() + at));
+    }
+    for (ColumnSums* outer : {&begin_, &end_}) {
+      outer->begin_rank(ranks);
+      add_outer(*outer);
+      total += outer->end_rank();
+    }
+    return total;
+  }
+  // What all rows since the last call left; begins anew.
+  void take(double* time, double* worst) {
+    begin_.take(time, worst);
+    std::ranges::copy(sum_, time + 1);
+    std::ranges::copy(most_, worst + 1);
+    end_.take(time + 1 + sum_.size(), worst + 1 + sum_.size());
+    std::ranges::fill(sum_, 0.0f);
+    std::ranges::fill(most_, 0.0f);
+  }
+
+ private:
+  const ExcessGrid& grid_;
+  std::int32_t shift_ = 0;
+  std::int64_t first_ = 0;  // column of the grid
+  ColumnSums begin_, end_;
+  std::vector<float> sum_, most_;
+};
+
 bool takes_time_of_its_own(const Trace& trace, OpId op) {
   const OpClass of = traits(trace.class_of(op).kind).op_class;
   return of == OpClass::Compute || of == OpClass::Local;
@@ -125,7 +186,26 @@ std::vector<float> excess_of(const Trace& trace) {
     rows.resize(std::max(rows.size(), c + 1));
     rows[c].push_back(row);
   }
-  std::vector<std::int64_t> times;
+  struct Timed {
+    std::int64_t time = 0, ranks = 0;
+  };
+  std::vector<Timed> times;
+  // The time that at most half of the ranks stay below; of an even number the lower middle one.
+  const auto median_of = [&]() -> std::int64_t {
+    std::int64_t all = 0, below = 0;
+    for (const Timed& one : times) all += one.ranks;
+    if (all == static_cast<std::int64_t>(times.size())) {
+      const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+      std::ranges::nth_element(times, middle, {}, &Timed::time);
+      return middle->time;
+    }
+    std::ranges::sort(times, {}, &Timed::time);
+    for (const Timed& one : times) {
+      below += one.ranks;
+      if (below > (all - 1) / 2) return one.time;
+    }
+    return 0;
+  };
   for (const std::vector<std::size_t>& alike : rows) {
     if (alike.size() < 2) continue;
     const std::int64_t ops = trace.row_begin[alike[0] + 1] - trace.row_begin[alike[0]];
@@ -136,10 +216,9 @@ std::vector<float> excess_of(const Trace& trace) {
       if (!takes_time_of_its_own(trace, {static_cast<std::int32_t>(op_of(alike[0]))})) continue;
       times.clear();
       for (const std::size_t row : alike)
-        times.push_back(trace.end_ns[op_of(row)] - trace.start_ns[op_of(row)]);
-      const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-      std::nth_element(times.begin(), middle, times.end());
-      const auto median = static_cast<double>(*middle);
+        times.push_back({trace.end_ns[op_of(row)] - trace.start_ns[op_of(row)],
+                         trace.rows[row].multiplicity});
+      const auto median = static_cast<double>(median_of());
       for (const std::size_t row : alike) {
         const std::size_t op = op_of(row);
         const auto time = static_cast<double>(trace.end_ns[op] - trace.start_ns[op]);
@@ -157,8 +236,8 @@ std::string_view heat_name(HeatOf of) {
   return of == kHeatExcess ? std::string_view{"excess"} : kIdleCauseNames[of - 1];
 }
 
-HeatSource::HeatSource(const TraceIndex& index)
-    : index_(index), classes_(index.trace()), rank_begin_{0} {
+HeatSource::HeatSource(const TraceIndex& index, std::int64_t most_ops)
+    : index_(index), classes_(index.trace()), rank_begin_{0}, most_ops_(most_ops) {
   const Trace& trace = index.trace();
   std::array<std::int64_t, kNumKinds> time;
   const auto sum = [&](const LaneIndex& lane) {
@@ -267,6 +346,14 @@ HeatTable HeatSource::table(HeatOf of, std::span<const std::int64_t> edges, std:
   table.time.resize(static_cast<std::size_t>(bands) * columns);
   table.worst.resize(table.time.size());
   ColumnSums sums(table.edges);
+  std::optional<GridColumns> grid;
+  const std::int64_t origin = trace().begin.value;
+  if (of == kHeatExcess && trace().num_ops() > most_ops_ &&
+      GridColumns::are_on_grid(table.edges, origin)) {
+    if (grid_ == nullptr) grid_ = std::make_unique<ExcessGrid>(index_, excess());
+    grid.emplace(*grid_, table.edges, origin);
+    if (grid->shift() < grid_->least_shift()) grid.reset();
+  }
   for (std::int32_t b = 0; b < bands; ++b) {
     HeatBand band{.first = first + count * b / bands, .last = first + count * (b + 1) / bands};
     band.first_row = row_of(band.first);
@@ -293,16 +380,25 @@ HeatTable HeatSource::table(HeatOf of, std::span<const std::int64_t> edges, std:
       const auto at = static_cast<std::size_t>(row);
       const auto ranks = static_cast<double>(std::min(band.last, rank_begin_[at + 1]) -
                                              std::max(band.first, rank_begin_[at]));
-      sums.begin_rank(ranks);
-      add_row(of, row, sums);
-      const double total = sums.end_rank();
+      double total = 0;
+      if (grid) {
+        total = grid->add(row, ranks, [&](ColumnSums& outer) { add_row(of, row, outer); });
+      } else {
+        sums.begin_rank(ranks);
+        add_row(of, row, sums);
+        total = sums.end_rank();
+      }
       band.time += ranks * total;
       if (total > band.worst) {
         band.worst = total;
         band.worst_row = row;
       }
     }
-    sums.take(time, worst);
+    if (grid) {
+      grid->take(time, worst);
+    } else {
+      sums.take(time, worst);
+    }
     table.bands.push_back(band);
   }
   return table;

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "viz/analysis/index.h"
 #include "viz/analysis/ranks/classes.h"
+#include "viz/analysis/ranks/excess_grid.h"
 
 namespace rehearse::viz {
 
@@ -67,8 +69,10 @@ struct HeatTable {
 
 class HeatSource {
  public:
-  // REQUIRES: `index` is by kind and outlives the source.
-  explicit HeatSource(const TraceIndex& index);
+  // REQUIRES: `index` is by kind and outlives the source. Of traces of more than `most_ops` ops
+  // excess is read from a grid of time where columns lie on one, to a millionth.
+  static constexpr std::int64_t kMostOps = 1 << 20;
+  explicit HeatSource(const TraceIndex& index, std::int64_t most_ops = kMostOps);
 
   const Trace& trace() const { return index_.trace(); }
   std::int64_t ranks() const { return rank_begin_.back(); }
@@ -94,7 +98,9 @@ class HeatSource {
   std::vector<std::int64_t> rank_begin_;  // ranks before each row, and all
   std::array<bool, kNumHeats> has_{};
   bool explained_ = true;               // every gap has its cause
-  mutable std::vector<float> excess_;   // per op, over its duration; when first asked for
+  std::int64_t most_ops_ = kMostOps;
+  mutable std::vector<float> excess_;  // per op, over its duration; when first asked for
+  mutable std::unique_ptr<ExcessGrid> grid_;
 };
 
 }  // namespace rehearse::viz

@@ -90,29 +90,8 @@ std::string title_of(const Trace& trace) {
   return trace.schedule_name.empty() ? "timeline" : trace.schedule_name;
 }
 
-// Of all bands together: the mean share, the worst rank's and which that is.
-struct Whole {
-  double ranks = 0, mean = 0, worst = 0;
-  std::int32_t worst_row = 0;
-};
-Whole whole_of(const HeatTable& table) {
-  Whole whole;
-  const HeatBand* worst = nullptr;
-  for (const HeatBand& band : table.bands) {
-    whole.ranks += band.ranks();
-    whole.mean += band.time;
-    if (worst == nullptr || band.worst > worst->worst) worst = &band;
-  }
-  whole.mean /= whole.ranks * table.span();
-  if (worst != nullptr) {
-    whole.worst = worst->worst / table.span();
-    whole.worst_row = worst->worst_row;
-  }
-  return whole;
-}
-
 std::string summary_of(const HeatSource& source, const HeatTable& table, HeatOf of) {
-  const Whole whole = whole_of(table);
+  const HeatTotals whole = heat_totals(table);
   return share_text(of, whole.mean) + " of all ranks' time, at most " +
          share_text(of, whole.worst) + " (" + row_name(source.trace(), {whole.worst_row}) + ")";
 }
@@ -199,13 +178,31 @@ void name_bands(const HeatSource& source, const HeatTable& table, const View& vi
   }
 }
 
+HeatTotals heat_totals(const HeatTable& table) {
+  HeatTotals whole;
+  const HeatBand* worst = nullptr;
+  for (const HeatBand& band : table.bands) {
+    whole.ranks += band.ranks();
+    whole.mean += band.time;
+    if (worst == nullptr || band.worst > worst->worst) worst = &band;
+  }
+  whole.mean /= whole.ranks * table.span();
+  if (worst != nullptr) {
+    whole.worst = worst->worst / table.span();
+    whole.worst_row = worst->worst_row;
+  }
+  return whole;
+}
+
 bool holds_several(const HeatTable& table) {
   return std::ranges::any_of(
       table.bands, [](const HeatBand& band) { return band.last_row - band.first_row > 1; });
 }
 
-void heat_scale(HeatOf of, bool several, double x, double y, Theme theme, Scene& scene) {
-  constexpr double kWidth = 220, kHeight = 10;
+static constexpr double kScaleWidth = 220;
+
+void heat_colors(HeatOf of, double x, double y, Theme theme, Scene& scene) {
+  constexpr double kWidth = kScaleWidth, kHeight = 10;
   const Palette& colors = palette(theme);
   const bool both = of == kHeatExcess;
   Strip strip{.x = x, .y = y - 9, .width = kWidth, .height = kHeight};
@@ -231,11 +228,21 @@ void heat_scale(HeatOf of, bool several, double x, double y, Theme theme, Scene&
     text(x + kWidth * (both ? (at + 1) / 2 : at), y + 14, fixed_text(share * 100, 0) + " %",
          Anchor::Middle);
   }
-  text(x + kWidth + 20, y,
-       several ? "of a cell's time, the mean of its ranks; its lower half: the worst of them, where "
-                 "that has a quarter more"
-               : "of a cell's time",
-       Anchor::Begin);
+}
+
+std::string heat_words(bool several) {
+  return several ? "of a cell's time, the mean of its ranks; its lower half: the worst of them, where "
+                   "that has a quarter more"
+                 : "of a cell's time";
+}
+
+void heat_scale(HeatOf of, bool several, double x, double y, Theme theme, Scene& scene) {
+  heat_colors(of, x, y, theme, scene);
+  scene.texts.push_back({.x = x + kScaleWidth + 20,
+                         .y = y,
+                         .size = TextSize::Small,
+                         .color = palette(theme).faint_text,
+                         .text = heat_words(several)});
 }
 
 namespace {
@@ -300,7 +307,7 @@ class HeatFigure {
     y_ = kHeatMargin + 15;
     text(kHeatMargin, y_, scene_.title, TextSize::Title, colors_.text);
     std::string line = trace_.label == TraceLabel::Predicted ? "predicted" : "measured";
-    line += " · " + std::to_string(static_cast<std::int64_t>(whole_of(table_).ranks)) +
+    line += " · " + std::to_string(static_cast<std::int64_t>(heat_totals(table_).ranks)) +
             " ranks · one step takes " + time_text(trace_.step().value);
     if (begin != trace_.begin.value || end != trace_.end.value) {
       line += " · shown: " + time_text(begin - trace_.begin.value) + " to " +

@@ -34,8 +34,18 @@ void paint_heat(const HeatTable& table, HeatOf of, const View& view, const HeatP
 // Names on the left of x, shares on the right, as many as there is room for.
 void name_bands(const HeatSource& source, const HeatTable& table, const View& view,
                 const HeatPlace& place, double right, Theme theme, Scene& scene);
-// What colours mean, in one line at the base line y; `several`: and the lower halves of cells.
+// The scale of colours at the base line y, with its marks; and what it is of, in words. `several`:
+// cells have lower halves.
+void heat_colors(HeatOf of, double x, double y, Theme theme, Scene& scene);
+std::string heat_words(bool several);
+// Both in one line.
 void heat_scale(HeatOf of, bool several, double x, double y, Theme theme, Scene& scene);
+// Of all bands together.
+struct HeatTotals {
+  double ranks = 0, mean = 0, worst = 0;  // shares: of all ranks, of the rank with most
+  std::int32_t worst_row = 0;
+};
+HeatTotals heat_totals(const HeatTable& table);
 // Whether some band holds several ranks that differ.
 bool holds_several(const HeatTable& table);
 

@@ -37,6 +37,154 @@ std::optional<std::int32_t> number_of(Given text) {
   return value;
 }
 
+// Conditions under which commands do something.
+bool for_two(const Session& session, const ViewState&) {
+  return session.compares();
+}
+bool for_pairs(const Session& session, const ViewState&) {
+  return session.compares() && session.corresponds();
+}
+bool for_selected(const Session&, const ViewState& state) {
+  return static_cast<bool>(state.selected);
+}
+bool for_experts(const Session& session, const ViewState&) {
+  return !session.at(0).trace().expert_shape.empty();
+}
+bool for_classes(const Session& session, const ViewState&) {
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
+    const RankClasses& classes = session.classes(d);
+    for (std::int32_t row = 0; row < session.at(d).trace().num_rows(); ++row) {
+      if (classes.rows(row) > 1) return true;
+    }
+  }
+  return false;
+}
+bool for_the_past(const Session&, const ViewState& state) {
+  return !state.past.empty();
+}
+bool for_the_future(const Session&, const ViewState& state) {
+  return !state.future.empty();
+}
+
+bool any_has(const Session& session, HeatOf of) {
+  return std::ranges::any_of(session.documents(),
+                             [of](const Document& one) { return one.heat().has(of); });
+}
+
+// Without a name: opens or closes the map.
+void heat(Reducer& on, Given name) {
+  if (name.empty()) {
+    on.state.heats = !on.state.heats;
+    on.scroll_to(on.state.scroll);
+    return;
+  }
+  HeatOf of = 0;
+  while (of < kNumHeats && heat_name(of) != name) ++of;
+  if (of == kNumHeats)
+    return on.refuse("heat: \"" + std::string(name) + "\" is neither idle, a cause nor excess");
+  if (!any_has(on.session, of)) {
+    return on.refuse("heat: " + std::string(name) +
+                     (of == kHeatExcess ? ": no ranks do the same, with a row each"
+                                        : ": there is no idle time of that cause"));
+  }
+  on.show_heat(of);
+}
+
+void next_heat(Reducer& on, Given) {
+  HeatOf of = on.state.heat;
+  if (on.state.heats) {
+    do of = static_cast<HeatOf>((of + 1) % kNumHeats);
+    while (!any_has(on.session, of));
+  }
+  on.show_heat(any_has(on.session, of) ? of : kHeatIdle);
+}
+
+// "64-127": those ranks alone, from the first to the last.
+void heat_ranks(Reducer& on, Given words) {
+  if (!on.state.heats) return on.refuse("heat_ranks: no heat map is open");
+  const auto first = number_of(words.substr(0, words.find('-')));
+  const auto last = number_of(words.substr(std::min(words.size(), words.find('-') + 1)));
+  const std::int64_t ranks = on.session.at(0).heat().ranks();
+  if (words.find('-') == Given::npos || !first || !last || *first > *last || *last >= ranks) {
+    return on.refuse("heat_ranks: \"" + std::string(words) + "\" are no ranks of 0-" +
+                     std::to_string(ranks - 1));
+  }
+  on.state.heat_first = static_cast<double>(*first) / static_cast<double>(ranks);
+  on.state.heat_last = static_cast<double>(*last + 1) / static_cast<double>(ranks);
+}
+
+// The class of the row under the mouse, or of the selected op: one row for it, or all of its ranks.
+void unfold(Reducer& on, Given text) {
+  PinnedRow row = on.row_meant();
+  if (!text.empty()) {
+    row = {0, number_of(text).value_or(-1)};
+    if (row.row < 0 || row.row >= on.session.at(0).trace().num_rows())
+      return on.refuse("unfold: there is no row " + std::string(text));
+  }
+  if (row.row < 0) return on.refuse("unfold: no row is under the mouse and no op is selected");
+  if (!on.has_class(row)) {
+    const bool stands = on.session.classes(row.document).ranks(row.row) > 1;
+    return on.refuse(stands ? "a prediction has one row for all ranks that do the same: there is "
+                              "nothing to unfold"
+                            : "no other rank does what this one does");
+  }
+  on.fold_class(row, !is_folded_class(on.session, on.state, row.document, row.row));
+}
+
+void unfold_all(Reducer& on, Given) {
+  if (!for_classes(on.session, on.state)) return on.refuse("no two ranks with rows do the same");
+  const bool fold = std::ranges::find(on.state.classes_folded, 1) == on.state.classes_folded.end();
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(on.session.documents().size()); ++d) {
+    for (std::int32_t row = 0; row < on.session.at(d).trace().num_rows(); ++row) {
+      if (on.has_class({d, row})) on.fold_class({d, row}, fold);
+    }
+  }
+}
+
+// The selected op, of the second trace.
+OpId aligned_op(const Reducer& on) {
+  const OpRef selected = on.state.selected;
+  if (!selected || !on.session.corresponds()) return {};
+  const OpId other = on.session.counterpart(selected);
+  return !other ? OpId{} : selected.document == 1 ? selected.op : other;
+}
+
+// Clocks that have nothing to do with one another.
+bool have_one_clock(const Session& session) {
+  constexpr double kFar = 20;  // steps
+  const Trace &a = session.at(0).trace(), &b = session.at(1).trace();
+  const auto apart = static_cast<double>(
+      std::max(a.begin.value - b.end.value, b.begin.value - a.end.value));
+  return apart < kFar * static_cast<double>(session.longest_step());
+}
+
+// "step", "wall", "op" (the selected one) or an op's name; without a word the next of them.
+void align(Reducer& on, Given name) {
+  if (!on.session.compares()) return on.refuse("align: there is one trace");
+  const OpId selected = aligned_op(on);
+  if (name.empty()) {
+    const Align now = on.state.alignment.how;
+    if (now == Align::Step && selected) return on.align({Align::Op, selected});
+    if (now != Align::Wall && have_one_clock(on.session)) return on.align({Align::Wall, {}});
+    return on.align({});
+  }
+  if (name == "step") return on.align({});
+  if (name == "wall") {
+    return have_one_clock(on.session) ? on.align({Align::Wall, {}})
+                                      : on.refuse("align: their clocks have nothing in common");
+  }
+  if (name == "op") {
+    return selected ? on.align({Align::Op, selected})
+                    : on.refuse("align: no op is selected that both traces have");
+  }
+  const Trace& second = on.session.at(1).trace();
+  for (OpId op{0}; on.session.corresponds() && op.value < second.num_ops(); ++op.value) {
+    if (on.session.counterpart({1, op}) && op_name(second, op) == name)
+      return on.align({Align::Op, op});
+  }
+  on.refuse("align: no op \"" + std::string(name) + "\" is in both traces");
+}
+
 void difference(Reducer& on, Given) {
   const bool shown = on.state.color_by == ColorBy::Difference;
   on.state.color_by = !shown && on.session.corresponds() ? ColorBy::Difference : ColorBy::Kinds;
@@ -216,7 +364,8 @@ constexpr Command kCommands[] = {
      Key::None,
      {},
      difference,
-     [](const ViewState& state) { return state.color_by == ColorBy::Difference; }},
+     [](const ViewState& state) { return state.color_by == ColorBy::Difference; },
+     for_pairs},
     {"inside",
      Menu::View,
      "Inside the selected op",
@@ -224,7 +373,8 @@ constexpr Command kCommands[] = {
      Key::None,
      {},
      [](Reducer& on, Given) { on.state.inside = !on.state.inside && on.state.selected; },
-     is_on<&ViewState::inside>},
+     is_on<&ViewState::inside>,
+     for_selected},
     {"experts",
      Menu::View,
      "Rows of experts over the steps of a run",
@@ -234,7 +384,60 @@ constexpr Command kCommands[] = {
      [](Reducer& on, Given) {
        on.state.experts = !on.state.experts && !on.session.at(0).trace().expert_shape.empty();
      },
-     is_on<&ViewState::experts>},
+     is_on<&ViewState::experts>,
+     for_experts},
+    {"heat",
+     Menu::View,
+     "Heat map: every rank over time",
+     {Key::Y},
+     Key::None,
+     "communication",
+     heat,
+     is_on<&ViewState::heats>},
+    {"next_heat",
+     Menu::View,
+     "The next that the heat map counts: idle, a cause, excess",
+     {Key::Y, false, true},
+     Key::None,
+     {},
+     next_heat},
+    {"heat_ranks", Menu::None, "those ranks of the heat map", {}, Key::None, "64-127", heat_ranks},
+    {"unfold",
+     Menu::View,
+     "All ranks of a class, or one row for it",
+     {Key::J},
+     Key::None,
+     "0",
+     unfold,
+     nullptr,
+     for_classes},
+    {"unfold_all",
+     Menu::View,
+     "The same for all classes",
+     {Key::J, false, true},
+     Key::None,
+     {},
+     unfold_all,
+     nullptr,
+     for_classes},
+    {"lags",
+     Menu::View,
+     "How far the second trace is behind, below each rank",
+     {Key::L, false, true},
+     Key::None,
+     {},
+     toggle<&ViewState::lags>,
+     is_on<&ViewState::lags>,
+     for_pairs},
+    {"align",
+     Menu::View,
+     "Two traces: what begins together",
+     {Key::Q},
+     Key::None,
+     "2B5",
+     align,
+     nullptr,
+     for_two},
     {"pin",
      Menu::View,
      "Pin the row under the mouse, or of the selected op",
@@ -322,6 +525,31 @@ constexpr Command kCommands[] = {
      {},
      show_table<TableKind::Memory>,
      shows_table<TableKind::Memory>},
+    {"stragglers",
+     Menu::Tables,
+     "Ranks that others waited for",
+     {Key::T, false, true},
+     Key::None,
+     {},
+     show_table<TableKind::Stragglers>,
+     shows_table<TableKind::Stragglers>},
+    {"waits",
+     Menu::Tables,
+     "Who waited for whom",
+     {Key::Z, false, true},
+     Key::None,
+     {},
+     show_table<TableKind::Waits>,
+     shows_table<TableKind::Waits>},
+    {"explain",
+     Menu::Tables,
+     "Causes from the first step to the second",
+     {Key::E},
+     Key::None,
+     {},
+     show_table<TableKind::Causes>,
+     shows_table<TableKind::Causes>,
+     for_two},
     {"sort", Menu::None, "sort the table by a column", {}, Key::None, "2 falling", sort},
     {"line", Menu::None, "go to what a line of the table tells of", {}, Key::None, "0", line},
 
@@ -367,7 +595,12 @@ constexpr Command kCommands[] = {
      {Key::Home},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.show(-on.step() * 0.005, on.step() * 1.005); }},
+     [](Reducer& on, Given) {
+       const auto [first, last] = on.extent();
+       on.state.heat_first = 0;
+       on.state.heat_last = 1;
+       on.show(first - (last - first) * 0.005, first + (last - first) * 1.005);
+     }},
     {"warmup",
      Menu::Go,
      "Warm-up",
@@ -416,7 +649,9 @@ constexpr Command kCommands[] = {
      {Key::F},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.focus_selected(); }},
+     [](Reducer& on, Given) { on.focus_selected(); },
+     nullptr,
+     for_selected},
     {"measure",
      Menu::Go,
      "Measure the selected op",
@@ -425,49 +660,63 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) {
        if (on.state.selected) on.state.range = on.times(on.state.selected);
-     }},
+     },
+     nullptr,
+     for_selected},
     {"before",
      Menu::Go,
      "The op before, on its lane",
      {Key::Comma},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.along_lane(-1); }},
+     [](Reducer& on, Given) { on.along_lane(-1); },
+     nullptr,
+     for_selected},
     {"after",
      Menu::Go,
      "The op behind, on its lane",
      {Key::Period},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.along_lane(1); }},
+     [](Reducer& on, Given) { on.along_lane(1); },
+     nullptr,
+     for_selected},
     {"feeder",
      Menu::Go,
      "To what it waited for",
      {Key::BracketLeft},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.to_feeder(); }},
+     [](Reducer& on, Given) { on.to_feeder(); },
+     nullptr,
+     for_selected},
     {"fed",
      Menu::Go,
      "To what waited for it",
      {Key::BracketRight},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.to_fed(); }},
+     [](Reducer& on, Given) { on.to_fed(); },
+     nullptr,
+     for_selected},
     {"undo",
      Menu::Go,
      "The view before",
      {Key::U},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.undo(); }},
+     [](Reducer& on, Given) { on.undo(); },
+     nullptr,
+     for_the_past},
     {"redo",
      Menu::Go,
      "The view after",
      {Key::U, false, true},
      Key::None,
      {},
-     [](Reducer& on, Given) { on.redo(); }},
+     [](Reducer& on, Given) { on.redo(); },
+     nullptr,
+     for_the_future},
     {"play",
      Menu::Go,
      "Play the step",
@@ -495,6 +744,10 @@ constexpr Command kCommands[] = {
 };
 
 }  // namespace
+
+bool is_possible(const Command& one, const Session& session, const ViewState& state) {
+  return one.possible == nullptr || one.possible(session, state);
+}
 
 std::span<const Command> commands() {
   return kCommands;

@@ -32,7 +32,10 @@ struct Command {
   // Where `argument` is refused, says so in the state.
   void (*perform)(Reducer& on, std::string_view argument) = nullptr;
   bool (*on)(const ViewState& state) = nullptr;  // null: it is no switch
+  // Whether it does anything to these traces as they are shown; null: always.
+  bool (*possible)(const Session& session, const ViewState& state) = nullptr;
 };
+bool is_possible(const Command& one, const Session& session, const ViewState& state);
 
 std::span<const Command> commands();
 const Command* command_named(std::string_view name);  // null: there is none

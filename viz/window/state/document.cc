@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "viz/analysis/ranks/stragglers.h"
+
 namespace rehearse::viz {
 namespace {
 
@@ -180,7 +182,40 @@ const std::vector<LegendEntry>& Document::memory_parts() const {
   return *memory_parts_;
 }
 
-Session::Session(std::vector<Document> documents) : documents_(std::move(documents)) {
+const HeatSource& Document::heat() const {
+  if (heat_ == nullptr) heat_ = std::make_unique<HeatSource>(*index_);
+  return *heat_;
+}
+
+const RankClasses& Document::classes() const {
+  if (classes_ == nullptr) classes_ = std::make_unique<RankClasses>(*trace_);
+  return *classes_;
+}
+
+const std::vector<WaitedFor>& Document::waited_for() const {
+  if (waited_for_ == nullptr) {
+    waited_for_ =
+        std::make_unique<std::vector<WaitedFor>>(waited_for_ranks(*trace_, causality()));
+  }
+  return *waited_for_;
+}
+
+const std::vector<RankWait>& Document::rank_waits() const {
+  if (rank_waits_ == nullptr) {
+    rank_waits_ =
+        std::make_unique<std::vector<RankWait>>(waits_between_ranks(*trace_, causality()));
+  }
+  return *rank_waits_;
+}
+
+const std::vector<double>& Document::over_median() const {
+  if (over_median_ == nullptr)
+    over_median_ = std::make_unique<std::vector<double>>(viz::over_median(*trace_));
+  return *over_median_;
+}
+
+Session::Session(std::vector<Document> documents, std::optional<Waterfall> waterfall)
+    : documents_(std::move(documents)), waterfall_(std::move(waterfall)) {
   const Trace& first = documents_[0].trace();
   for (const Document& document : documents_) {
     longest_step_ = std::max(longest_step_, document.trace().step().value);
@@ -217,6 +252,79 @@ Session::Session(std::vector<Document> documents) : documents_(std::move(documen
   }
   warmup_end_ = first_backward;
   cooldown_begin_ = std::max(last_forward, first_backward);
+}
+
+void Session::prepare() const {
+  for (const Document& document : documents_) (void)document.causality();
+}
+
+std::int64_t Session::origin(std::int32_t document, const Alignment& alignment) const {
+  const Trace& first = at(0).trace();
+  if (document == 0) return first.begin.value;
+  const OpId same = alignment.op ? counterpart({1, alignment.op}) : OpId{};
+  return origin_of_second(first, at(1).trace(), alignment.how, same, alignment.op);
+}
+
+std::pair<double, double> Session::extent(const Alignment& alignment) const {
+  if (!compares() || alignment.how == Align::Step)
+    return {0.0, static_cast<double>(longest_step_)};
+  const Trace& second = at(1).trace();
+  const std::int64_t origin = this->origin(1, alignment);
+  return {static_cast<double>(std::min<std::int64_t>(0, second.begin.value - origin)),
+          static_cast<double>(std::max(at(0).trace().step().value, second.end.value - origin))};
+}
+
+const std::vector<OpId>& Session::same() const {
+  if (!counterparts_.empty()) return counterparts_[1];
+  if (same_.empty()) {
+    same_.reserve(at(1).trace().start_ns.size());
+    for (OpId op{0}; op.value < at(1).trace().num_ops(); ++op.value) same_.push_back(op);
+  }
+  return same_;
+}
+
+const LagCurve& Session::lag(std::int32_t row) const {
+  lags_.resize(at(1).trace().rows.size());
+  std::unique_ptr<LagCurve>& curve = lags_[static_cast<std::size_t>(row)];
+  if (curve == nullptr)
+    curve = std::make_unique<LagCurve>(at(0).trace(), at(1).trace(), same(), RankClass{row});
+  return *curve;
+}
+
+const LagCurve::Range& Session::greatest_lag() const {
+  if (greatest_lag_) return *greatest_lag_;
+  const Trace &a = at(0).trace(), &b = at(1).trace();
+  LagCurve::Range range;
+  for (OpId op{0}; op.value < b.num_ops(); ++op.value) {
+    const OpId there = counterpart({1, op});
+    if (!there || b.class_of(op).slot != 0) continue;
+    const std::int64_t lag =
+        (b.end_ns[op.index()] - b.begin.value) - (a.end_ns[there.index()] - a.begin.value);
+    range = range.known ? LagCurve::Range{std::min(range.least, lag), std::max(range.most, lag), true}
+                        : LagCurve::Range{lag, lag, true};
+  }
+  return greatest_lag_.emplace(range);
+}
+
+const RankClasses& Session::classes(std::int32_t document) const {
+  if (compares() && corresponds())
+    document = at(0).trace().label == TraceLabel::Measured &&
+                       at(1).trace().label != TraceLabel::Measured
+                   ? 0
+                   : 1;
+  return at(document).classes();
+}
+
+std::size_t Session::class_number(std::int32_t document, std::int32_t row) const {
+  const std::int32_t first = classes(document).first(row);
+  const bool behind = document == 1 && !corresponds();
+  return static_cast<std::size_t>(first + (behind ? at(0).trace().num_rows() : 0));
+}
+
+std::size_t Session::num_rows() const {
+  std::size_t rows = 0;
+  for (const Document& document : documents_) rows += document.trace().rows.size();
+  return rows;
 }
 
 OpId Session::counterpart(OpRef ref) const {

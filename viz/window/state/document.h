@@ -15,9 +15,13 @@
 #include "viz/analysis/bubble.h"
 #include "viz/analysis/causality.h"
 #include "viz/analysis/curves.h"
+#include "viz/analysis/ranks/heat.h"
+#include "viz/analysis/ranks/waited.h"
 #include "viz/analysis/retime.h"
+#include "viz/analysis/two/lag.h"
 #include "viz/picture/coloring.h"
 #include "viz/picture/legend.h"
+#include "viz/picture/waterfall.h"
 #include "viz/window/state/filter.h"
 
 namespace rehearse::viz {
@@ -60,6 +64,11 @@ class Document {
   const std::vector<OpId>& hits(const std::string& text, const Filter& filter = {}) const;
   const std::vector<std::int32_t>& loaded_links() const;  // at some time of the step
   const std::vector<LegendEntry>& memory_parts() const;   // that are used
+  const HeatSource& heat() const;
+  const RankClasses& classes() const;
+  const std::vector<WaitedFor>& waited_for() const;
+  const std::vector<RankWait>& rank_waits() const;
+  const std::vector<double>& over_median() const;  // per row; empty: no row has its like
 
  private:
   std::unique_ptr<Trace> trace_;  // stays where it is: the index points into it
@@ -97,6 +106,11 @@ class Document {
   mutable Hits hits_;  // of the last text
   mutable std::unique_ptr<std::vector<std::int32_t>> loaded_links_;
   mutable std::unique_ptr<std::vector<LegendEntry>> memory_parts_;
+  mutable std::unique_ptr<HeatSource> heat_;
+  mutable std::unique_ptr<RankClasses> classes_;
+  mutable std::unique_ptr<std::vector<WaitedFor>> waited_for_;
+  mutable std::unique_ptr<std::vector<RankWait>> rank_waits_;
+  mutable std::unique_ptr<std::vector<double>> over_median_;
 };
 
 struct OpRef {
@@ -106,15 +120,27 @@ struct OpRef {
   bool operator==(const OpRef&) const = default;
 };
 
-// One trace, or two on one time axis; their steps begin together.
+// What of two traces begins together.
+struct Alignment {
+  Align how = Align::Step;
+  OpId op;  // Align::Op: of the second trace, with a counterpart in the first
+  bool operator==(const Alignment&) const = default;
+};
+
+// One trace, or two on one time axis.
 class Session {
  public:
-  explicit Session(std::vector<Document> documents);  // REQUIRES: 1 or 2
+  // REQUIRES: 1 or 2. `waterfall`: the causes from the first step to the second, where they are
+  // known.
+  explicit Session(std::vector<Document> documents, std::optional<Waterfall> waterfall = {});
   const std::vector<Document>& documents() const { return documents_; }
   const Document& at(std::int32_t document) const {
     return documents_[static_cast<std::size_t>(document)];
   }
   bool compares() const { return documents_.size() == 2; }
+  // Derives what a mouse over a bubble asks for, so that no frame has to: for the time in which a
+  // person looks at the first picture.
+  void prepare() const;
   // Both are of one schedule: ops correspond by id.
   bool same_schedule() const { return same_schedule_; }
   // Ops of one correspond to ops of the other: by id, or, where one comes from a profiler, by what
@@ -122,6 +148,23 @@ class Session {
   bool corresponds() const { return same_schedule_ || !counterparts_.empty(); }
   OpId counterpart(OpRef op) const;  // in the other trace; none: it has none
   std::int64_t longest_step() const { return longest_step_; }
+  const std::optional<Waterfall>& waterfall() const { return waterfall_; }
+
+  // The time axis begins with the first trace's step: of a trace's own times that which is 0 there.
+  std::int64_t origin(std::int32_t document, const Alignment& alignment) const;
+  // From where to where on the axis there is a step [ns].
+  std::pair<double, double> extent(const Alignment& alignment) const;
+  // How far the second is behind on a row, and on any; where steps begin together. REQUIRES:
+  // corresponds().
+  const LagCurve& lag(std::int32_t row) const;
+  const LagCurve::Range& greatest_lag() const;
+
+  // Where several ranks do the same and each has a row, their class is known by its first row:
+  // a number among the rows of all documents; rows that stand pair by pair have one.
+  std::size_t class_number(std::int32_t document, std::int32_t row) const;
+  // By it rows are named and chosen: of two traces that stand pair by pair the measured one's.
+  const RankClasses& classes(std::int32_t document) const;
+  std::size_t num_rows() const;  // of all documents
   // Ends of warm-up and of the steady state, since the step's begin: by first backward and last
   // forward over the rows of the first trace.
   std::int64_t warmup_end() const { return warmup_end_; }
@@ -131,6 +174,11 @@ class Session {
   std::vector<Document> documents_;
   bool same_schedule_ = false;
   std::vector<std::vector<OpId>> counterparts_;  // per document and op
+  std::optional<Waterfall> waterfall_;
+  const std::vector<OpId>& same() const;  // per op of the second
+  mutable std::vector<OpId> same_;        // where the schedule is one
+  mutable std::vector<std::unique_ptr<LagCurve>> lags_;  // per row
+  mutable std::optional<LagCurve::Range> greatest_lag_;
   std::int64_t longest_step_ = 1, warmup_end_ = 0, cooldown_begin_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viz/window/heat_view.h"
 #include "viz/window/state/reducer.h"
 
 namespace rehearse::viz {
@@ -11,6 +12,8 @@ void Reducer::wheel(const Event& e) {
   const Geometry at = geometry(session, state);
   if (at.over_table(state.mouse_x, state.mouse_y)) {
     scroll_table(static_cast<std::int32_t>(-e.y * 3));
+  } else if (state.heats && e.control && e.shift) {
+    zoom_ranks(std::pow(kZoom, e.y), state.mouse_y);
   } else if (e.control != state.wheel_zooms) {
     const double where = focus();
     for (double left = std::fabs(e.y); left > 0; left -= 1) {
@@ -20,6 +23,7 @@ void Reducer::wheel(const Event& e) {
   } else if (e.shift) {
     pan(-e.y * 0.1);
   } else {
+    if (state.heats) scroll_ranks(-e.y * 0.1);
     scroll_to(state.scroll - e.y * 60);
     pan(e.x * -0.1);
   }
@@ -32,7 +36,7 @@ void Reducer::press(const Event& e) {
   state.drag_x = e.x;
   state.drag_y = e.y;
   state.drag_begin = state.begin;
-  state.drag_scroll = state.scroll;
+  state.drag_scroll = state.heats ? state.heat_first : state.scroll;
   state.moved = false;
   if (press_field(at, e) || press_below(at, e)) return;
   if (state.field != Field::None) {  // letters are keys again; the line stays where it is
@@ -44,7 +48,7 @@ void Reducer::press(const Event& e) {
     move_minimap(at, e.x);
   } else if (e.y >= at.axis_y && e.y < at.top && e.x >= at.left) {
     state.drag = Drag::Scrub;
-    state.play = std::clamp(at.time_at(state, e.x), 0.0, step());
+    state.play = std::clamp(at.time_at(state, e.x), extent().first, extent().second);
   } else if (at.over_lanes(e.x, e.y)) {
     state.drag = e.button != 0 || e.shift ? Drag::Pan : Drag::Range;
   } else if (e.x < at.left && e.y >= at.top && e.y < at.bottom) {
@@ -52,12 +56,15 @@ void Reducer::press(const Event& e) {
   }
 }
 
-// A click folds the row's streams; with Shift it pins the row.
+// A click folds the row's streams; with Shift it pins the row, with Ctrl it shows all of its class.
 void Reducer::press_name(const Geometry& at, const Event& e) {
   for (const RowSpot& row : at.rows) {
     if (e.y < row.y || e.y >= row.y + row.height || !at.in_band(row.pinned, e.y)) continue;
     if (e.shift) {
       pin({row.document, row.row});
+    } else if (e.control) {
+      if (has_class({row.document, row.row}))
+        fold_class({row.document, row.row}, row.of_class == 0);
     } else {
       fold(row);
     }
@@ -74,7 +81,8 @@ void Reducer::fold(const RowSpot& row) {
 }
 
 void Reducer::move_minimap(const Geometry& at, double x) {
-  const double time = (x - at.left) / at.width * step(), half = span() / 2;
+  const auto [first, last] = extent();
+  const double time = first + (x - at.left) / at.width * (last - first), half = span() / 2;
   show(time - half, time + half);
 }
 
@@ -90,6 +98,11 @@ void Reducer::move(const Event& e) {
       const double width = span();
       state.begin = state.drag_begin - (e.x - state.drag_x) / at.width * width;
       state.end = state.begin + width;
+      if (state.heats) {
+        const double ranks = state.heat_last - state.heat_first;
+        const double by = (e.y - state.drag_y) / (at.bottom - at.top) * ranks;
+        scroll_ranks((state.drag_scroll - by - state.heat_first) / ranks);
+      }
       scroll_to(state.drag_scroll - (e.y - state.drag_y));
       break;
     }
@@ -101,7 +114,7 @@ void Reducer::move(const Event& e) {
       }
       break;
     case Drag::Scrub:
-      state.play = std::clamp(at.time_at(state, e.x), 0.0, step());
+      state.play = std::clamp(at.time_at(state, e.x), extent().first, extent().second);
       break;
     case Drag::Minimap:
       move_minimap(at, e.x);
@@ -116,10 +129,13 @@ void Reducer::release(const Event& e) {
   if (state.drag == Drag::Range && !state.moved) {
     const Geometry at = geometry(session, state);
     const Hit found = hit(session, state, at, e.x, e.y);
-    select(found.op, false);
+    select(found.heat != nullptr ? op_in_heat(at, e.x, e.y) : found.op, false);
     if (found.memory != nullptr) {
-      state.memory_at = MemoryAt{found.memory->document, found.memory->row,
-                                 static_cast<std::int64_t>(std::floor(at.time_at(state, e.x)))};
+      const std::int32_t d = found.memory->document;
+      state.memory_at = MemoryAt{d, found.memory->row,
+                                 static_cast<std::int64_t>(std::floor(at.time_at(state, e.x))) +
+                                     session.origin(d, state.alignment) -
+                                     session.at(d).trace().begin.value};
     }
     // A click on a bubble selects the op that ends it.
     if (!found.op && found.idle >= 0) {
@@ -134,6 +150,12 @@ void Reducer::release(const Event& e) {
 void Reducer::double_click(const Event& e) {
   const Geometry at = geometry(session, state);
   const Hit found = hit(session, state, at, e.x, e.y);
+  if (found.heat != nullptr) {  // to that rank's lane
+    const OpRef op = op_in_heat(at, e.x, e.y);
+    if (!op) return;
+    state.heats = false;
+    return select(op, true);
+  }
   if (!found.op) return;
   select(found.op, false);
   const auto [begin, end] = times(found.op);
@@ -141,12 +163,27 @@ void Reducer::double_click(const Event& e) {
   show(middle - (end - begin) * 1.5, middle + (end - begin) * 1.5);
 }
 
+// Of the rank with most of what the map counts in the cell under a place: the op there, or the one
+// that ends the bubble there.
+OpRef Reducer::op_in_heat(const Geometry& at, double x, double y) const {
+  const Hit found = hit(session, state, at, x, y);
+  const std::optional<HeatCell> cell = heat_cell(session, state, at, found, x, y);
+  if (!cell) return {};
+  const Document& document = session.at(cell->document);
+  const std::int32_t lane = cell->worst_row * document.trace().slots;
+  const OpId op = op_at(document.index(), lane, cell->time);
+  if (op) return {cell->document, op};
+  const std::int32_t idle = idle_at(document.index(), cell->worst_row, cell->time);
+  if (idle < 0) return {};
+  return {cell->document, document.trace().idle[static_cast<std::size_t>(idle)].op};
+}
+
 // The whole view in eight seconds.
 void Reducer::tick(double seconds) {
   if (!state.playing || !state.play) return;
   state.play = *state.play + span() / 8 * seconds;
-  if (*state.play >= step()) {
-    state.play = step();
+  if (*state.play >= extent().second) {
+    state.play = extent().second;
     state.playing = false;
   }
   if (*state.play > state.end) {

@@ -16,8 +16,11 @@ void Reducer::select(OpRef op, bool reveal) {
     const double half = std::max(span(), (end - begin) * 1.5) / 2, middle = (begin + end) / 2;
     show(middle - half, middle + half);
   }
-  const Geometry at = geometry(session, state);
   const std::int32_t of = session.at(op.document).trace().row_of(op.op).value;
+  if (is_folded_class(session, state, op.document, of) &&
+      session.classes(op.document).slowest(of) != of && !state.heats)
+    fold_class({op.document, of}, false);
+  const Geometry at = geometry(session, state);
   for (const RowSpot& row : at.rows) {
     if (row.document != op.document || row.row != of || row.pinned) continue;
     if (row.y < at.pin_bottom) scroll_to(state.scroll + row.y - at.pin_bottom - 4);
@@ -29,8 +32,9 @@ void Reducer::select(OpRef op, bool reveal) {
 
 std::pair<double, double> Reducer::times(OpRef op) const {
   const Trace& of = session.at(op.document).trace();
-  return {static_cast<double>(of.start_ns[op.op.index()] - of.begin.value),
-          static_cast<double>(of.end_ns[op.op.index()] - of.begin.value)};
+  const std::int64_t origin = session.origin(op.document, state.alignment);
+  return {static_cast<double>(of.start_ns[op.op.index()] - origin),
+          static_cast<double>(of.end_ns[op.op.index()] - origin)};
 }
 
 // First so that it is in the middle, then so that it fills a third.
@@ -119,6 +123,9 @@ void Reducer::escape() {
     open_table(state.table);
   } else if (state.filter_open) {
     edit(Field::None);
+  } else if (state.heats) {
+    state.heats = false;
+    scroll_to(state.scroll);
   } else if (state.range) {
     state.range.reset();
   } else if (state.play) {
@@ -136,6 +143,16 @@ void Reducer::color_by_next(int by) {
     next = (next + by + kCount) % kCount;
   } while (static_cast<ColorBy>(next) == ColorBy::Difference && !session.corresponds());
   state.color_by = static_cast<ColorBy>(next);
+}
+
+bool Reducer::has_class(PinnedRow row) const {
+  return session.classes(row.document).rows(row.row) > 1;
+}
+
+void Reducer::fold_class(PinnedRow row, bool folded) {
+  state.classes_folded.resize(session.num_rows());
+  state.classes_folded[session.class_number(row.document, row.row)] = folded ? 1 : 0;
+  scroll_to(state.scroll);
 }
 
 PinnedRow Reducer::row_meant() const {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "viz/window/describe.h"
 #include "viz/window/state/commands.h"
 
 namespace rehearse::viz {
@@ -115,16 +116,19 @@ void Reducer::redo() {
 }
 
 void Reducer::show(double begin, double end) {
+  const auto [first, last] = extent();
+  const double whole = last - first;
   const double least = std::max(end - begin, kLeastSpan);
-  const double most = std::min(least, step() * 4);
+  const double most = std::min(least, whole * 4);
   const double middle = (begin + end) / 2;
-  state.begin = std::clamp(middle - most / 2, -step() * 2, step() * 2);
+  state.begin = std::clamp(middle - most / 2, first - whole * 2, first + whole * 2);
   state.end = state.begin + most;
 }
 
 void Reducer::zoom(double factor, double at) {
   const double begin = at - (at - state.begin) * factor, end = at + (state.end - at) * factor;
-  if (end - begin < kLeastSpan || end - begin > step() * 4) return;
+  const auto [first, last] = extent();
+  if (end - begin < kLeastSpan || end - begin > (last - first) * 4) return;
   state.begin = begin;
   state.end = end;
 }
@@ -137,12 +141,50 @@ void Reducer::zoom_out() {
 
 void Reducer::pan(double share) {
   const double by = span() * share;
-  if (state.end + by < 0 || state.begin + by > step()) return;
+  const auto [first, last] = extent();
+  if (state.end + by < first || state.begin + by > last) return;
   state.begin += by;
   state.end += by;
 }
 
+void Reducer::zoom_ranks(double factor, double y) {
+  constexpr double kFewest = 1e-6;
+  const Geometry at = geometry(session, state);
+  const HeatSpot* spot = &at.heats.front();
+  for (const HeatSpot& one : at.heats) {
+    if (y >= one.y) spot = &one;
+  }
+  const double span = state.heat_last - state.heat_first;
+  const double share = std::clamp((y - spot->y) / spot->height, 0.0, 1.0);
+  const auto ranks = static_cast<double>(session.at(spot->document).heat().ranks());
+  const double next = std::clamp(span * factor, std::max(kFewest, 1 / ranks), 1.0);
+  state.heat_first = std::clamp(state.heat_first + share * (span - next), 0.0, 1 - next);
+  state.heat_last = state.heat_first + next;
+}
+
+void Reducer::scroll_ranks(double share) {
+  const double span = state.heat_last - state.heat_first;
+  state.heat_first = std::clamp(state.heat_first + share * span, 0.0, 1 - span);
+  state.heat_last = state.heat_first + span;
+}
+
+// What some trace has; another one shows idle time then.
+void Reducer::show_heat(HeatOf of) {
+  state.heats = true;
+  state.heat = of;
+}
+
+// The view stays where the first trace is.
+void Reducer::align(Alignment alignment) {
+  state.alignment = alignment;
+  state.play.reset();
+  state.playing = false;
+  show(state.begin, state.end);
+  state.notice = alignment_words(session, alignment);
+}
+
 void Reducer::scroll_to(double scroll) {
+  if (state.heats) return;  // all of it is in sight
   const Geometry at = geometry(session, state);
   state.scroll =
       std::clamp(scroll, 0.0, std::max(0.0, at.content_height - (at.bottom - at.pin_bottom)));
@@ -181,6 +223,17 @@ ViewState initial_state(const Session& session, std::int32_t width, std::int32_t
                             .x = static_cast<double>(width),
                             .y = static_cast<double>(height),
                             .scale = scale});
+  // Few rows are shown whole; of many ranks those that do the same are one row at first.
+  constexpr std::int32_t kMostRows = 24;
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
+    const RankClasses& classes = session.classes(d);
+    const std::int32_t rows = session.at(d).trace().num_rows();
+    if (!classes.have_rows() || !classes.any() || rows <= kMostRows) continue;
+    state.classes_folded.resize(session.num_rows());
+    for (std::int32_t row = 0; row < rows; ++row) {
+      if (classes.rows(row) > 1) state.classes_folded[session.class_number(d, row)] = 1;
+    }
+  }
   state = reduce(session, std::move(state), {.type = Event::Type::Key, .key = Key::Home});
   state.past.clear();  // there is nothing to go back to
   state.last_change = -1;

@@ -17,6 +17,7 @@ class Reducer {
 
   double step() const { return static_cast<double>(session.longest_step()); }
   double span() const { return state.end - state.begin; }
+  std::pair<double, double> extent() const { return session.extent(state.alignment); }
   const Trace& trace() const { return session.at(state.selected.document).trace(); }
   void refuse(std::string why) { state.refused = std::move(why); }
 
@@ -29,6 +30,10 @@ class Reducer {
   void scroll_to(double scroll);
   void undo();
   void redo();
+  void zoom_ranks(double factor, double y);  // of the heat map
+  void scroll_ranks(double share);           // of those in view
+  void show_heat(HeatOf of);
+  void align(Alignment alignment);
   void fit_window();         // as many units as the window's pixels hold
   void resize_text(int by);  // by 0: as the screen has it
 
@@ -45,6 +50,8 @@ class Reducer {
   // Of the row under the mouse, else of the selected op; -1: neither.
   PinnedRow row_meant() const;
   void pin(PinnedRow row);
+  bool has_class(PinnedRow row) const;  // other rows do what this one does
+  void fold_class(PinnedRow row, bool folded);
 
   // Fields and tables (reduce_fields.cc).
   void edit(Field field);
@@ -71,6 +78,7 @@ class Reducer {
   void wheel(const Event& e);
   void press(const Event& e);
   void press_name(const Geometry& at, const Event& e);
+  OpRef op_in_heat(const Geometry& at, double x, double y) const;
   void fold(const RowSpot& row);
   void move_minimap(const Geometry& at, double x);
   void move(const Event& e);

@@ -70,6 +70,18 @@ std::string write_color(const ViewState& state) {
   return std::string(kColorByNames[static_cast<std::size_t>(by)]);
 }
 
+bool read_heat(ViewState& state, std::string_view text) {
+  for (HeatOf of = 0; of < kNumHeats; ++of) {
+    if (heat_name(of) != text) continue;
+    state.heat = of;
+    return true;
+  }
+  return false;
+}
+std::string write_heat(const ViewState& state) {
+  return std::string(heat_name(state.heat));
+}
+
 constexpr Setting kSettings[] = {
     {"width", read_size<&ViewState::pixel_width, 320>, write_size<&ViewState::pixel_width>},
     {"height", read_size<&ViewState::pixel_height, 240>, write_size<&ViewState::pixel_height>},
@@ -81,6 +93,8 @@ constexpr Setting kSettings[] = {
     {"memory", read_switch<&ViewState::memory>, write_switch<&ViewState::memory>},
     {"links", read_switch<&ViewState::links>, write_switch<&ViewState::links>},
     {"streams", read_switch<&ViewState::streams>, write_switch<&ViewState::streams>},
+    {"lags", read_switch<&ViewState::lags>, write_switch<&ViewState::lags>},
+    {"heat", read_heat, write_heat},
 };
 
 const Setting* setting_named(std::string_view name) {

@@ -173,6 +173,215 @@ void bubble_lines(const Session& session, const ViewState& state, Table& table) 
   }
 }
 
+// Bars of what was waited, by cause, as long as their share of `most`.
+template <class Waits>
+std::vector<TableLine::Bar> cause_bars(const Waits& waits, std::int64_t most, Theme theme) {
+  std::vector<TableLine::Bar> bars;
+  double at = 0;
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    if (!WaitedFor::counts(c) || waits.causes[c] == 0 || most <= 0) continue;
+    const double end = at + static_cast<double>(waits.causes[c]) / static_cast<double>(most);
+    bars.push_back({static_cast<float>(at), static_cast<float>(end),
+                    style_of(kind_of(static_cast<IdleCause>(c)), theme).ink});
+    at = end;
+  }
+  return bars;
+}
+
+Cell share_cell(std::int64_t part, std::int64_t whole) {
+  const double share = whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  return {percent_text(share), share};
+}
+
+std::string cause_name(OpId op, IdleCause cause) {
+  return op ? std::string(kIdleCauseNames[static_cast<std::size_t>(cause)]) : std::string();
+}
+
+std::string side_of(const Trace& trace) {
+  return trace.label == TraceLabel::Measured ? "measured" : "predicted";
+}
+
+std::int64_t rank_time(const Trace& trace) {
+  std::int64_t ranks = 0;
+  for (const TraceRow& row : trace.rows) ranks += row.multiplicity;
+  return ranks * trace.step().value;
+}
+
+std::string no_waits(const Session& session) {
+  for (const Document& document : session.documents()) {
+    if (knows_waits(document.trace())) return "no rank waited for another one between its ops";
+  }
+  return "this trace does not know what waited for what";
+}
+
+void straggler_lines(const Session& session, const ViewState& state, Table& table) {
+  const bool two = session.compares();
+  bool over = false;
+  for (const Document& document : session.documents()) over = over || !document.over_median().empty();
+  table.columns = {{"rank", 1.5}};
+  if (two) table.columns.push_back({"trace", 0.9});
+  table.columns.insert(table.columns.end(), {{"waited", 0.9, true},
+                                             {"share", 0.8, true},
+                                             {"times", 0.7, true},
+                                             {"longest", 0.9, true},
+                                             {"for its op", 1.1},
+                                             {"by", 1.7}});
+  if (over) table.columns.push_back({"over median", 1.2, true});
+  table.columns.push_back({"by cause", 1.2});
+  std::int64_t all = 0, most = 1;
+  std::size_t ranks = 0;
+  for (const Document& document : session.documents()) {
+    for (const WaitedFor& one : document.waited_for()) {
+      all += one.time();
+      most = std::max(most, one.time());
+      ++ranks;
+    }
+  }
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
+    const Document& document = session.at(d);
+    const Trace& trace = document.trace();
+    const std::vector<double>& median = document.over_median();
+    const std::int64_t whole = rank_time(trace);
+    const std::vector<std::uint8_t> rows = kept_rows(trace, state.filter);
+    for (const WaitedFor& one : document.waited_for()) {
+      if (rows[one.row.index()] == 0 || table.lines.size() >= kMostLines) continue;
+      TableLine line{.cells = {{row_name(trace, one.row)}},
+                     .op = {d, one.op},
+                     .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
+      if (two) line.cells.push_back({side_of(trace)});
+      line.cells.insert(
+          line.cells.end(),
+          {time_cell(one.time()), share_cell(one.time(), whole), count_cell(one.bubbles),
+           one.op ? time_cell(one.longest) : Cell{},
+           {one.op ? op_name(trace, one.op) : ""},
+           {one.op ? op_name(trace, one.waiter) + " on " +
+                         row_name(trace, trace.row_of(one.waiter))
+                   : ""}});
+      if (over) {
+        const double by = median.empty() ? 0 : median[one.row.index()];
+        line.cells.push_back(median.empty() ? Cell{}
+                                            : Cell{(by >= 0 ? "+" : "") + percent_text(by), by});
+      }
+      line.cells.push_back({cause_name(one.op, one.cause)});
+      line.bars = cause_bars(one, most, state.dark ? Theme::Dark : Theme::Light);
+      table.lines.push_back(std::move(line));
+    }
+  }
+  std::ranges::stable_sort(table.lines, std::greater{}, [&](const TableLine& line) {
+    return line.cells[two ? 2 : 1].value;
+  });
+  table.note = ranks == 0 ? no_waits(session)
+                          : "others waited " + time_text(all) + " of ranks' time for " +
+                                std::to_string(ranks) +
+                                (ranks == 1 ? " rank" : " ranks") +
+                                "; filling and draining not counted";
+}
+
+void wait_lines(const Session& session, const ViewState& state, Table& table) {
+  const bool two = session.compares();
+  table.columns = {{"rank", 1.5}};
+  if (two) table.columns.push_back({"trace", 0.9});
+  table.columns.insert(table.columns.end(), {{"waited for", 1.5},
+                                             {"time", 0.9, true},
+                                             {"share", 0.8, true},
+                                             {"times", 0.7, true},
+                                             {"longest", 0.9, true},
+                                             {"before", 1},
+                                             {"for", 1},
+                                             {"by cause", 1.4}});
+  std::int64_t most = 1;
+  std::size_t pairs = 0;
+  for (const Document& document : session.documents()) {
+    for (const RankWait& one : document.rank_waits()) most = std::max(most, one.time());
+    pairs += document.rank_waits().size();
+  }
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
+    const Document& document = session.at(d);
+    const Trace& trace = document.trace();
+    const std::vector<std::uint8_t> rows = kept_rows(trace, state.filter);
+    for (const RankWait& one : document.rank_waits()) {
+      if (rows[one.waiter.index()] == 0 || table.lines.size() >= kMostLines) continue;
+      const std::int64_t own =
+          trace.rows[one.waiter.index()].multiplicity * trace.step().value;
+      TableLine line{.cells = {{row_name(trace, one.waiter)}},
+                     .op = {d, one.waiting},
+                     .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
+      if (two) line.cells.push_back({side_of(trace)});
+      line.cells.insert(line.cells.end(),
+                        {{row_name(trace, one.source)},
+                         time_cell(one.time()),
+                         share_cell(one.time(), own),
+                         count_cell(one.bubbles),
+                         one.op ? time_cell(one.longest) : Cell{},
+                         {one.op ? op_name(trace, one.waiting) : ""},
+                         {one.op ? op_name(trace, one.op) : ""},
+                         {cause_name(one.op, one.cause)}});
+      line.bars = cause_bars(one, most, state.dark ? Theme::Dark : Theme::Light);
+      table.lines.push_back(std::move(line));
+    }
+  }
+  std::ranges::stable_sort(table.lines, std::greater{}, [&](const TableLine& line) {
+    return line.cells[two ? 3 : 2].value;
+  });
+  table.note = pairs == 0 ? no_waits(session)
+                          : std::to_string(pairs) +
+                                " pairs of rows; filling and draining not counted" +
+                                (pairs > table.lines.size()
+                                     ? ", " + std::to_string(table.lines.size()) + " shown"
+                                     : std::string());
+}
+
+// From the first step to the second: each bar begins where the one above it ends.
+void cause_lines(const Session& session, Table& table) {
+  table.columns = {{"cause", 2.4},
+                   {"difference", 0.9, true},
+                   {"share", 0.8, true},
+                   {"from the first step to the second", 2.6}};
+  if (!session.waterfall()) {
+    table.note = session.compares() ? "these traces hold no steps whose causes are known"
+                                    : "causes are of two traces: rehearse view FIRST SECOND";
+    return;
+  }
+  constexpr Color kTotal{0, 114, 178}, kLonger{213, 94, 0}, kShorter{0, 158, 115};
+  const Waterfall& fall = *session.waterfall();
+  std::int64_t at = fall.begin, least = at, most = at;
+  for (const WaterfallStep& step : fall.steps) {
+    at += step.difference;
+    least = std::min(least, at);
+    most = std::max(most, at);
+  }
+  // Where the differences are small against the totals the bars do not begin at 0.
+  constexpr std::int64_t kSmall = 4;
+  const std::int64_t zero =
+      (most - least) * kSmall < most ? std::max<std::int64_t>(0, least - (most - least) / 2) : 0;
+  const auto share = [&](std::int64_t ns) {
+    return static_cast<float>(static_cast<double>(ns - zero) /
+                              static_cast<double>(std::max<std::int64_t>(1, most - zero)));
+  };
+  const auto total = [&](const std::string& name, std::int64_t ns) {
+    table.lines.push_back({.cells = {{name}, time_cell(ns), {}, {}},
+                           .color = kTotal,
+                           .bars = {{0, share(ns), kTotal}}});
+  };
+  total(fall.from, fall.begin);
+  at = fall.begin;
+  for (const WaterfallStep& step : fall.steps) {
+    const std::int64_t next = at + step.difference;
+    const Color color = step.difference > 0 ? kLonger : kShorter;
+    Cell difference = time_cell(step.difference), part = share_cell(step.difference, fall.begin);
+    if (step.difference > 0) {
+      difference.text = "+" + difference.text;
+      part.text = "+" + part.text;
+    }
+    table.lines.push_back({.cells = {{step.label}, std::move(difference), std::move(part), {}},
+                           .color = color,
+                           .bars = {{share(std::min(at, next)), share(std::max(at, next)), color}}});
+    at = next;
+  }
+  total(fall.to, at);
+  table.note = fall.title + (fall.title.ends_with('.') ? "" : ".") + (zero > 0 ? " Bars begin at " + time_text(zero) + "." : "");
+}
+
 // Values where the trace has them, else what memory is for.
 void memory_lines(const Session& session, const ViewState& state, Table& table) {
   const std::int32_t d = state.memory_at  ? state.memory_at->document
@@ -275,9 +484,22 @@ Table make_table(const Session& session, const ViewState& state) {
     case TableKind::Memory:
       memory_lines(session, state, table);
       break;
+    case TableKind::Stragglers:
+      straggler_lines(session, state, table);
+      break;
+    case TableKind::Waits:
+      wait_lines(session, state, table);
+      break;
+    case TableKind::Causes:
+      cause_lines(session, table);
+      break;
   }
   sort_lines(state.sorts[static_cast<std::size_t>(state.table)], table);
   return table;
+}
+
+bool has_table(const Session& session, TableKind table) {
+  return table != TableKind::Causes || session.compares();
 }
 
 std::string tab_separated(const Table& table) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables below the lanes: statistics per kind, hits of the search, bubbles by size, what is alive
-// at the peak of a row's memory. Values that are sorted, copied and drawn; nothing is drawn here.
+// at the peak of a row's memory, ranks that others waited for, who waited for whom, causes from one
+// step to another. Values that are sorted, copied and drawn; nothing is drawn here.
 #pragma once
 
 #include <span>
@@ -11,8 +12,8 @@
 
 namespace rehearse::viz {
 
-inline constexpr std::array<std::string_view, kNumTables> kTableNames{"Selected", "Statistics",
-                                                                      "Hits", "Bubbles", "Memory"};
+inline constexpr std::array<std::string_view, kNumTables> kTableNames{
+    "Selected", "Statistics", "Hits", "Bubbles", "Memory", "Stragglers", "Waited for", "Causes"};
 
 struct TableColumn {
   std::string_view name;
@@ -29,6 +30,11 @@ struct TableLine {
   std::string only;              // "kinds F": what a click asks for, of a line about many ops
   std::vector<float> histogram;  // shares of the largest bin, in the last column
   Color color;                   // of what it tells of
+  struct Bar {
+    float begin = 0, end = 0;  // shares of the column's width
+    Color color;
+  };
+  std::vector<Bar> bars;  // in the last column, side by side
 };
 struct Table {
   std::vector<TableColumn> columns;
@@ -37,6 +43,8 @@ struct Table {
 };
 
 Table make_table(const Session& session, const ViewState& state);
+// Whether a table is of any use for these traces.
+bool has_table(const Session& session, TableKind table);
 // The lines with their heads, tabulators between cells.
 std::string tab_separated(const Table& table);
 

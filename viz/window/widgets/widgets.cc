@@ -40,17 +40,6 @@ FilterPart part_of(Field field) {
   return static_cast<FilterPart>(static_cast<int>(field) - static_cast<int>(Field::Kinds));
 }
 
-// Commands that do nothing to this session: their lines are grey.
-bool is_possible(const Command& one, const Session& session, const ViewState& state) {
-  if (one.name == "difference") return session.corresponds() && session.compares();
-  if (one.name == "experts") return !session.at(0).trace().expert_shape.empty();
-  if (one.name == "inside" || one.name == "focus" || one.name == "measure")
-    return static_cast<bool>(state.selected);
-  if (one.name == "undo") return !state.past.empty();
-  if (one.name == "redo") return !state.future.empty();
-  return true;
-}
-
 }  // namespace
 
 void Widgets::send(std::string_view name, std::string_view argument) {
@@ -104,6 +93,20 @@ void Widgets::style(const ViewState& state) {
   set(ImGuiCol_CheckMark, colors.accent);
 }
 
+void Widgets::heats(const Session& session, const ViewState& state) {
+  if (!ImGui::BeginMenu("Heat map of")) return;
+  for (HeatOf of = 0; of < kNumHeats; ++of) {
+    const bool possible = std::ranges::any_of(
+        session.documents(), [of](const Document& one) { return one.heat().has(of); });
+    if (!possible) continue;
+    if (ImGui::MenuItem(std::string(heat_name(of)).c_str(), nullptr,
+                        state.heats && state.heat == of)) {
+      send("heat", heat_name(of));
+    }
+  }
+  ImGui::EndMenu();
+}
+
 void Widgets::menus(const Session& session, const ViewState& state) {
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0);  // no line below them
   begin_area("menus", 2, 2, Geometry::kMenus, 28, scale_, ImGuiWindowFlags_MenuBar);
@@ -117,6 +120,7 @@ void Widgets::menus(const Session& session, const ViewState& state) {
                             is_possible(one, session, state))) {
           send(one.name);
         }
+        if (one.name == "next_heat") heats(session, state);
         if (one.name != "color" || !ImGui::BeginMenu("Colour by")) continue;
         for (std::size_t by = 0; by < kNumColorings; ++by) {
           const bool here = state.color_by == static_cast<ColorBy>(by);
@@ -241,7 +245,15 @@ void Widgets::lines(const ViewState& state, const Table& table) {
                                std::max(0.0f, width - ImGui::CalcTextSize(text.c_str()).x));
         }
         ImGui::TextUnformatted(text.c_str());
-        if (k + 1 < line.cells.size() || line.histogram.empty()) continue;
+        if (k + 1 < line.cells.size()) continue;
+        for (const TableLine::Bar& bar : line.bars) {  // below a text thin
+          const float bottom = at.y + height, tall = text.empty() ? height * 0.8f : 2 * static_cast<float>(scale_);
+          const float left = at.x + width * bar.begin;
+          draw.AddRectFilled({left, bottom - tall},
+                             {std::max(left + 1, at.x + width * bar.end), bottom},
+                             ImGui::GetColorU32(color4(bar.color)));
+        }
+        if (line.histogram.empty()) continue;
         const float bin = width / static_cast<float>(line.histogram.size());
         for (std::size_t b = 0; b < line.histogram.size(); ++b) {
           if (line.histogram[b] <= 0) continue;
@@ -292,7 +304,7 @@ std::vector<Event> Widgets::build(const Session& session, const ViewState& state
   const Geometry at = geometry(session, state);
   menus(session, state);
   fields(session, state, at);
-  table(session, state, at);
+  if (!state.help && !state.experts) table(session, state, at);  // those are above it
   return std::move(events_);
 }
 

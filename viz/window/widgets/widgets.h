@@ -26,6 +26,7 @@ class Widgets {
  private:
   void style(const ViewState& state);
   void menus(const Session& session, const ViewState& state);
+  void heats(const Session& session, const ViewState& state);
   void fields(const Session& session, const ViewState& state, const Geometry& at);
   void table(const Session& session, const ViewState& state, const Geometry& at);
   void lines(const ViewState& state, const Table& table);
