@@ -29,10 +29,13 @@ enum class GroupKind : std::uint8_t {
   ExpertTensor,  // ranks that share each expert's matrices
   ExpertData,    // replicas of the same experts: over them their gradients are summed
   ExpertBlock,   // expert and expert tensor together: one whole set of experts
+  ContextHeads,  // of the ranks that share a sequence the neighbours that exchange heads,
+  ContextRing,   // and one of each such group: round it go keys and values
 };
-inline constexpr std::size_t kNumGroupKinds = 14;
+inline constexpr std::size_t kNumGroupKinds = 16;
 
-// Which replicas of a position meet, of those along the axes of a group.
+// Which replicas meet, of those along the axes of a group: those of a neighbourhood, or one of
+// each. How many make one, Mesh::neighbours says.
 enum class ReplicaPart : std::uint8_t { All, Neighbours, Across };
 
 // Over which positions of the pipeline an instance spans.
@@ -77,6 +80,8 @@ inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
      true},
     {"ep_etp", false, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, true,
      true, false},
+    {"cp_heads", false, true, false, Positions::Own, RowMembers::Inside, ReplicaPart::Neighbours},
+    {"cp_ring", false, true, false, Positions::Own, RowMembers::Inside, ReplicaPart::Across},
 }};
 
 constexpr const GroupTraits& traits(GroupKind kind) {

@@ -16,7 +16,8 @@ namespace rehearse {
 constexpr GroupKind kind_along(Axis axis) {
   constexpr std::array kKinds{GroupKind::Tensor,     GroupKind::Context,  GroupKind::Expert,
                               GroupKind::Data,       GroupKind::Pipeline, GroupKind::ExpertTensor,
-                              GroupKind::ExpertBlock};
+                              GroupKind::ExpertBlock, GroupKind::ContextHeads,
+                              GroupKind::ContextRing};
   return kKinds[static_cast<std::size_t>(axis)];
 }
 

@@ -57,7 +57,8 @@ enum class TransferForm : std::uint8_t {
   Serial,         // compute waits for every one, and for what goes the other way behind it
 };
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
-// The mesh, and what collectives of experts span: ExpertBlock is Expert and ExpertTensor together.
+// The mesh, and what collectives span that is no axis of it: of experts (ExpertBlock is Expert and
+// ExpertTensor together), and the two parts of Context where heads are exchanged inside a ring.
 enum class Axis : std::uint8_t {
   Tensor,
   Context,
@@ -66,8 +67,10 @@ enum class Axis : std::uint8_t {
   Pipeline,
   ExpertTensor,
   ExpertBlock,
+  ContextHeads,
+  ContextRing,
 };
-inline constexpr std::size_t kNumAxes = 7;
+inline constexpr std::size_t kNumAxes = 9;
 // How tokens come to their experts and back.
 enum class ExpertDispatch : std::uint8_t {
   AllToAll,      // one copy per expert chosen
@@ -148,6 +151,8 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
   ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
+  // Of AllToAllAndRing: neighbours that exchange heads, inside of what goes round the ring; else 0.
+  std::int32_t head_exchange_group = 0;
   TensorGrid tensor_parallel_2d;
   ChimeraScaling chimera_scaling = ChimeraScaling::None;
   PairOverlap overlap_pair = PairOverlap::Full;
@@ -191,6 +196,12 @@ struct Plan {
   double document_scale() const;
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
+  }
+  // R: ranks among which heads are exchanged for tokens, of those that share a sequence; 1: none.
+  std::int32_t exchanging_ranks() const {
+    if (head_exchange_group > 0) return head_exchange_group;
+    const bool all = context_parallel_algorithm == ContextParallelAlgorithm::AllToAll;
+    return all ? context_parallel : 1;
   }
   // Ranks that compute with equal parameters.
   std::int32_t replicas() const { return data_parallel * context_parallel; }

@@ -21,6 +21,7 @@ std::string sizes_of(const Plan& plan) {
     if (plan.context_parallel_algorithm != ContextParallelAlgorithm::Ring) {
       text += ' ' + std::string(name_of(plan.context_parallel_algorithm));
     }
+    if (plan.head_exchange_group > 0) text += sized(" heads over", plan.head_exchange_group);
   }
   if (plan.expert_parallel > 1) {
     text += sized(" ep", plan.expert_parallel);

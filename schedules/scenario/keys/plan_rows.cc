@@ -214,8 +214,8 @@ constexpr std::array kPlanRows{
             .all = true,
             .splits = true},
     PlanRow{.key = choice("context_parallel_algorithm", kContextParallelNames,
-                          "how they meet its keys: round a ring, gathered, or by exchange of heads "
-                          "(Ulysses)"),
+                          "how they meet its keys: round a ring, gathered, by exchange of heads "
+                          "(Ulysses), or by that among neighbours and a ring across (a2a+p2p)"),
             .field = &Plan::context_parallel_algorithm,
             .text =
                 [](const Plan& p) {
@@ -224,6 +224,18 @@ constexpr std::array kPlanRows{
                 },
             .idle = {{{any, [](const Plan& p) { return p.context_parallel == 1; },
                        "no sequence is shared: context_parallel is 1"}}},
+            .splits = true},
+    PlanRow{.key = {.name = "head_exchange_group",
+                    .types = kInteger,
+                    .min = 2,
+                    .max = kMaxRanks,
+                    .searchable = true,
+                    .about = "of a2a+p2p: neighbours that exchange heads; left out: as many of a "
+                             "node as have whole heads"},
+            .field = &Plan::head_exchange_group,
+            .text = [](const Plan& p) { return nonzero(p.head_exchange_group); },
+            .idle = {{{any, [](const Plan& p) { return p.head_exchange_group == 0; },
+                       "heads are exchanged by all who share a sequence, or by none"}}},
             .splits = true},
     PlanRow{.key = size("expert_parallel",
                         "e: ranks that share the experts; folded over tp, cp and dp"),

@@ -149,7 +149,7 @@ class MeshEstimator {
     if (kind.placed != nullptr) return;
     std::unique_ptr<Placed>& placed =
         placed_[{plan.rank_order, plan.expert_parallel, plan.expert_tensor_parallel, plan.shards(),
-                 plan.secondary_shard_group}];
+                 plan.secondary_shard_group, plan.head_exchange_group}];
     if (!placed) placed = placed_as(plan);
     kind.placed = placed.get();
     kind.collectives = body_collectives(placed->network, Layout(model_, plan));
@@ -605,9 +605,9 @@ class MeshEstimator {
   std::vector<Candidate> refused_;
   std::vector<std::unique_ptr<Kind>> kinds_;
   // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards, and those of
-  // a second copy.
+  // a second copy, those that exchange heads.
   using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t,
-                             std::int32_t>;
+                             std::int32_t, std::int32_t>;
   std::map<Placing, std::unique_ptr<Placed>> placed_;
   std::optional<double> update_;
 };
