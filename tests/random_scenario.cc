@@ -381,6 +381,13 @@ constexpr std::array kKeys{
               }
               return d.quoted({"optimizer", "activations"});
             }},
+    KeyDraw{"offload_to", 40,
+            [](Draw& d) {
+              const std::string what = d.said("offload");
+              const bool rests =
+                  what.find("optimizer") != what.npos || what.find("parameters") != what.npos;
+              return rests && d.cluster.nvme.known() ? d.quoted({"host", "nvme"}) : "";
+            }},
     KeyDraw{"offload_activations", 70,
             [](Draw& d) {
               if (d.said("offload") != "\"activations\"") return std::string();

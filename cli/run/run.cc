@@ -146,6 +146,8 @@ Command run_command() {
       {"--throttle", &o->throttle,
        "GBPS,LATENCY_US: links between the processes as slow as that, in each direction"},
       {"--timeout", &o->timeout, "seconds that one op may take", Number{0.01, 1e6}},
+      {"--offload-dir", &o->offload_dir,
+       "where plan.offload_to nvme keeps its files; default: that of temporary files"},
       {"--flight", &o->flight, "write flight records to DIR when several processes fail"},
       {"--dry-run", &o->dry_run, "print the prediction for exactly this run, and stop"},
       {"--json", &o->json, "one JSON document on stdout"},

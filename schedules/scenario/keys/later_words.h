@@ -7,8 +7,7 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 3> kPlanLater{
-    "offload_to",
+inline constexpr std::array<std::string_view, 2> kPlanLater{
     "tensor_parallel_2d",
     "padding",
 };

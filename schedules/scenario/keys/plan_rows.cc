@@ -538,6 +538,15 @@ constexpr std::array kPlanRows{
             .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},
     PlanRow{
+        .key = choice("offload_to", kOffloadTargetNames,
+                      "where offloaded optimizer state and parameters rest: the host's memory, "
+                      "or the node's NVMe drives"),
+        .field = &Plan::offload_to,
+        .text = [](const Plan& p) -> std::string {
+          return p.offload.any() ? json_quoted(name_of(p.offload_to)) : "";
+        },
+        .idle = {{{any, [](const Plan& p) { return !p.offload.any(); }, "nothing is offloaded"}}}},
+    PlanRow{
         .key = choice("offload_activations", kOffloadedActivationsNames,
                       "which activations leave with offload \"activations\": all that are kept, "
                       "the inputs of recomputed layers, or of as many layers as leave and come "
