@@ -61,6 +61,7 @@ struct ExchangeTime {
   double us = 0;
   // How they reach each other: in one process, or each in its own.
   enum class Way : std::uint8_t { Process, Memory, Tcp } way = Way::Process;
+  bool apart = false;  // a sum that is written beside what was summed, not over it
 };
 
 struct MachineTables {

@@ -116,6 +116,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
     if (p.way != ExchangeTime::Way::Process) {
       point["between_processes"] = p.way == ExchangeTime::Way::Memory ? "memory" : "tcp";
     }
+    if (p.apart) point["apart"] = true;
     point["bytes"] = p.bytes;
     point["time_us"] = rounded_us(p.us);
     points.push_back(std::move(point));

@@ -313,6 +313,7 @@ constexpr std::array kCollectiveKeys{
     KeySpec{.name = "ranks", .types = kInteger, .min = 2, .max = 1 << 24, .required = true},
     KeySpec{.name = "nodes", .types = kInteger, .min = 1, .max = 1 << 24},
     KeySpec{.name = "between_processes", .types = kString, .choices = kProcessLinks},
+    flag("apart", "the sum lies beside what was summed, not over it"),
     bytes_key(),
     time_key(),
     text("note"),

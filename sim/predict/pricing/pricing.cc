@@ -242,7 +242,8 @@ class Pricer {
       cost =
           tensor_broadcasts_cost(payload, s_.buckets[op.bucket.index()].tensors, shape, network_);
     } else {
-      cost = collective_cost(kind, payload, shape, network_);
+      // A file's own leave what they sum as it was.
+      cost = collective_cost(kind, payload, shape, network_, s_.is_on(op, GroupKind::Other));
     }
     if (op.kind == OpKind::Unshard && quantizes_gathers(plan_)) {
       const std::int64_t whole = s_.buckets[op.bucket.index()].padded;
