@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "schedules/ir/payload.h"
+#include "schedules/ir/placed_recompute.h"
+#include "schedules/scenario/keys/plan_rows.h"
 
 namespace rehearse::sim {
 namespace {
@@ -81,6 +83,20 @@ std::string offload_remark(const Prediction& p) {
                      static_cast<double>(bytes) / 1e9 / p.plan.microbatches(), what);
 }
 
+// A framework's order with recomputation as ops of its own is a question, not what it does:
+// NVIDIA/Megatron-LM@d98e8a6 megatron/core/pipeline_parallel/schedules.py, deepspeedai/DeepSpeed
+// @83fd8f8 deepspeed/runtime/pipe/schedule.py and pytorch/pytorch@00722e6
+// torch/distributed/pipelining/schedules.py have no such op.
+std::string ahead_remark(const Prediction& p) {
+  if (p.plan.runtime.performer().places_recompute || !PlacedRecompute(p.order).any()) return {};
+  const bool file = p.plan.schedule.starts_with("file:");
+  return fmt::format(
+      "plan.{}: this is what it would be worth: {} computes again inside the backward, once the "
+      "gradient is there. MindSpeed (--recompute-in-advance) and the zero-bubble fork of "
+      "Megatron-LM have such an op",
+      file ? key_of(&Plan::schedule) : key_of(&Plan::places_recompute), p.plan.runtime.title);
+}
+
 std::string milliseconds(double seconds) {
   return fmt::format("{:.4g} ms", 1e3 * seconds);
 }
@@ -112,7 +128,8 @@ std::vector<std::string> plan_remarks(const Prediction& prediction, const Scenar
   for (const std::string& text :
        {micro_batch_note(prediction, cluster.id) + prediction.micro_batch_note,
         parallel_residual_remark(prediction, scenario.model),
-        host_update_remark(prediction, cluster), offload_remark(prediction)}) {
+        host_update_remark(prediction, cluster), offload_remark(prediction),
+        ahead_remark(prediction)}) {
     if (!text.empty()) remarks.push_back(text);
   }
   return remarks;
