@@ -246,7 +246,7 @@ constexpr std::array kKeys{
               if (d.limits.own_executor && d.chance.percent(30)) return json_quoted("rehearse");
               return d.quoted({"megatron", "fsdp", "torchtitan", "generic", "aa_scaling", "llmc",
                                "megatron_2021", "megatron_2023", "megatron_deepspeed",
-                               "fsdp_torch1"});
+                               "megatron_deepspeed_2024", "fsdp_torch1"});
             }},
     KeyDraw{"zero_stage", 70,
             [](Draw& d) {
@@ -352,6 +352,12 @@ constexpr std::array kKeys{
               return sent && quantized && !d.own() ? json_bool(true) : "";
             }},
     KeyDraw{"recompute", 60, recompute_of},
+    KeyDraw{"recompute_in_advance", 50,
+            [](Draw& d) {
+              const std::string again = d.said("recompute");
+              const bool may = d.p > 1 && !again.empty() && again != "\"none\"";
+              return may ? json_bool(true) : "";
+            }},
     KeyDraw{"optimizer", 20,
             [](Draw& d) {
               return d.own() ? "" : d.quoted({"adamw_8bit", "muon", "lion"});

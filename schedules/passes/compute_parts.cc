@@ -140,7 +140,10 @@ class Computer {
     const Op& op = part.op;
     Alive& state = row_.alive(op);
     const BodySizes& bytes = row_.work(part).sizes;
-    if (bytes.remade_for_dgrad + bytes.remade_for_wgrad == 0) return;  // the model's ends
+    const bool slabs = row_.plan.runtime.performer().keeps_slabs;
+    const bool none =
+        slabs ? bytes.remade_for_dgrad + bytes.remade_for_wgrad == 0 : !row_.work(part).has_layers;
+    if (none) return;  // the model's ends
     for (const ValueId id : {state.x[part.index], state.slab_input[part.index]}) {
       if (id) row_.operand(id, Access::Read);
     }
