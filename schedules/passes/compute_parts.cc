@@ -48,7 +48,7 @@ class Computer {
     // The whole step's at once, though the order may be a shorter one.
     const std::int64_t slices = row_.units / row_.draft.order.microbatches;
     const std::int64_t bytes =
-        4 * row_.plan.microbatches() * slices * row_.draft.layout.shape.tokens;
+        4 * row_.plan.microbatches() * slices * row_.draft.layout.shape.batch_tokens();
     if (row_.holds({0})) tokens_ = row_.fetch_input(0, bytes);
     if (row_.holds({row_.s.placement.stages() - 1})) targets_ = row_.fetch_input(1, bytes);
   }

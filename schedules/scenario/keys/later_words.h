@@ -7,9 +7,8 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 3> kPlanLater{
+inline constexpr std::array<std::string_view, 2> kPlanLater{
     "offload_to",
-    "tensor_parallel_2d",
     "padding",
 };
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
