@@ -40,7 +40,8 @@ AttentionShape attention_shape(const OpView& op) {
   form.softcap = m.attention_softcap;
   form.window = m.window(layer) < sequence ? m.window(layer) : 0;
   form.alibi_heads = m.positions == PositionKind::Alibi ? m.heads : 0;
-  form.first_head = op.coordinate * op.shared.shape.heads + first_head(op);
+  const std::int32_t place = op.shared.shape.grid.any() ? op.grid_column() : op.coordinate;
+  form.first_head = place * op.shared.shape.heads + first_head(op);
   if (const std::byte* sinks = op.parameter(ParameterRole::Sinks)) {
     form.sinks = sinks + first_head(op) * op.shared.shape.element;
   }
@@ -266,8 +267,8 @@ void store_output(const OpView& op, const Node& n) {
 }
 
 void add_key_gradients(const OpView& op, const Node& n) {
-  op.kernels.add(op.lane, op.shared.core.tokens * op.shared.core.kv_columns(),
-                 floats(op.in(n, 0)), floats(op.out(n)));
+  op.kernels.add(op.lane, op.shared.core.tokens * op.shared.core.kv_columns(), floats(op.in(n, 0)),
+                 floats(op.out(n)));
 }
 
 void store_gradients(const OpView& op, const Node& n) {

@@ -124,7 +124,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     local.ranks.push_back(std::move(rank));
   }
   const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
-                             static_cast<std::size_t>(layout.shape.tokens);
+                             static_cast<std::size_t>(layout.shape.batch_tokens());
   local.inputs.resize(static_cast<std::size_t>(plan.replicas()));
   for (const auto& rank : local.ranks) {
     // Through one GPU its process has the batch of all, the others none.

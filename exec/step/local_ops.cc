@@ -73,7 +73,8 @@ class LocalOp {
     const std::size_t last = operands_.size() - 1;
     for (std::size_t k = 0; k < last; ++k) {
       if (value(k).kind == ValueKind::Metrics) {
-        if (rank_.at.tensor == 0) loss = data(k);
+        // Of a grid every row has the loss of its own samples.
+        if (local_.mesh.grid_column(rank_.at) == 0) loss = data(k);
         continue;
       }
       const Bucket& bucket = s_.buckets[value(k).bucket.index()];

@@ -15,6 +15,8 @@ Mesh::Mesh(const Plan& plan) {
   size_[at(Axis::Context)] = plan.context_parallel;
   size_[at(Axis::Data)] = plan.data_parallel;
   size_[at(Axis::Pipeline)] = plan.pipeline_parallel;
+  grid_columns_ =
+      plan.tensor_parallel_2d.any() ? plan.tensor_parallel_2d.columns : plan.tensor_parallel;
   std::int32_t stride = 1;
   for (const Axis axis : plan.rank_order) {
     if (axis == Axis::Expert) continue;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,15 @@ constexpr bool is_block_scaled(ComputeType type) {
 }
 // How Chimera takes more micro-batches than positions (arXiv 2107.06925, section 3.5).
 enum class ChimeraScaling : std::uint8_t { None, ForwardDoubling, BackwardHalving };
-// Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not.
+// Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not. Of the t ranks
+// of tp the one at place i columns + j is in row i and column j.
 struct TensorGrid {
   std::int32_t rows = 0, columns = 0;
   bool any() const { return rows > 0; }
+  std::int32_t ranks() const { return rows * columns; }
+  // Into how many panels the dimension that a product sums over is cut: of each one rank of a row
+  // has the columns of one operand, and one of a column the rows of the other.
+  std::int32_t panels() const { return std::lcm(rows, columns); }
   bool operator==(const TensorGrid&) const = default;
 };
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
@@ -58,7 +64,8 @@ enum class TransferForm : std::uint8_t {
 };
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
 // The mesh, and what collectives span that is no axis of it: of experts (ExpertBlock is Expert and
-// ExpertTensor together), and the two parts of Context where heads are exchanged inside a ring.
+// ExpertTensor together), of a grid of tensor parallel ranks along a row and along a column, and
+// the two parts of Context where heads are exchanged inside a ring.
 enum class Axis : std::uint8_t {
   Tensor,
   Context,
@@ -67,10 +74,12 @@ enum class Axis : std::uint8_t {
   Pipeline,
   ExpertTensor,
   ExpertBlock,
+  TensorRow,
+  TensorColumn,
   ContextHeads,
   ContextRing,
 };
-inline constexpr std::size_t kNumAxes = 9;
+inline constexpr std::size_t kNumAxes = 11;
 // How tokens come to their experts and back.
 enum class ExpertDispatch : std::uint8_t {
   AllToAll,      // one copy per expert chosen

@@ -14,7 +14,11 @@ std::string sized(std::string_view axis, std::int64_t size) {
 }
 
 std::string sizes_of(const Plan& plan) {
-  std::string text = sized("tp", plan.tensor_parallel) + sized(" pp", plan.pipeline_parallel);
+  std::string text = sized("tp", plan.tensor_parallel);
+  if (const TensorGrid& grid = plan.tensor_parallel_2d; grid.any()) {
+    text += " (" + std::to_string(grid.rows) + " x " + std::to_string(grid.columns) + ')';
+  }
+  text += sized(" pp", plan.pipeline_parallel);
   if (plan.virtual_stages > 1) text += 'x' + std::to_string(plan.virtual_stages);
   if (plan.context_parallel > 1) {
     text += sized(" cp", plan.context_parallel);

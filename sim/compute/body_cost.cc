@@ -321,7 +321,7 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
                           .sequence = sequence * share.ranks,
                           .kv_heads = share.kv_heads};
   if (plan.dropouts.attention > 0) costs.drops_scores_of = shape.head_dim + shape.value_dim;
-  costs.vocabulary = shape.vocabulary;
+  costs.vocabulary = shape.logits;
   costs.rms_norms = model.norm == NormKind::RmsNorm;
   const bool fp32 = plan.precision.compute == ComputeType::Fp32, cpu = cluster.workers > 0;
   if (!cluster.calibration || (fp32 && !cpu)) return;

@@ -126,12 +126,11 @@ std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) con
   if (from == to) return names;
   const Folded& folded = mesh_.folded_size();
   const bool folds = folded.expert > 1 || folded.tensor != mesh_.size(Axis::Tensor);
-  std::vector axes{Axis::Tensor, Axis::Context, Axis::Data};
+  std::vector<Axis> axes{Axis::Tensor, Axis::Context, Axis::Data};
+  if (folds) axes.insert(axes.end(), {Axis::Expert, Axis::ExpertTensor, Axis::ExpertBlock});
+  if (mesh_.grid_rows() > 1) axes.insert(axes.end(), {Axis::TensorRow, Axis::TensorColumn});
   if (mesh_.neighbours(false) > 1) {
     axes.insert(axes.end(), {Axis::ContextHeads, Axis::ContextRing});
-  }
-  if (folds) {
-    axes.insert(axes.end(), {Axis::Expert, Axis::ExpertTensor, Axis::ExpertBlock});
   }
   for (const Axis axis : axes) {
     const GroupShape a = group(from, axis), b = group(to, axis);

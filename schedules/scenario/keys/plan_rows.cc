@@ -205,6 +205,16 @@ constexpr std::array kPlanRows{
             .field = &Plan::tensor_parallel,
             .all = true,
             .splits = true},
+    PlanRow{.key = {.name = "tensor_parallel_2d",
+                    .types = kArray,
+                    .min = 1,
+                    .max = 4096,
+                    .item_types = kInteger,
+                    .about = "[rows, columns] of a grid of the t ranks: products by SUMMA, both "
+                             "operands cut in rows and columns; left out: none"},
+            .field = &Plan::tensor_parallel_2d,
+            .text = plan_values::tensor_grid,
+            .splits = true},
     PlanRow{.key = size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
             .field = &Plan::pipeline_parallel,
             .all = true,
@@ -461,6 +471,18 @@ constexpr std::array kPlanRows{
                    p) { return p.recompute_layers > 0 ? number(p.recompute_layers) : std::string(); },
         .idle = {{{any, [](const Plan& p) { return !p.recompute.any(); },
                    "nothing is computed again: recompute is none"}}}},
+    PlanRow{
+        .key = flag("recompute_in_advance",
+                    "what a backward computes again is an op of its own where its rank would "
+                    "wait for the gradient; planned orders of runtime rehearse are tried so in "
+                    "any case"),
+        .field = &Plan::places_recompute,
+        .text = [](const Plan& p) -> std::string { return p.places_recompute ? "true" : ""; },
+        .idle = {{{on, [](const Plan& p) { return !p.recompute.any(); },
+                   "nothing is computed again: recompute is none"},
+                  {on,
+                   [](const Plan& p) { return one_position(p) || p.schedule.starts_with("file:"); },
+                   "no rank waits for a gradient, or a file says where it stands"}}}},
     PlanRow{
         .key = {.name = "loss_chunks",
                 .types = kInteger,

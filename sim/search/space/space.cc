@@ -24,13 +24,7 @@ std::int64_t gpus_of(const Space& space) {
   if (space.gpus) return *space.gpus;
   const JsonValue* data = given_in(space.plan, &Plan::data_parallel);
   if (data == nullptr) return space.base.cluster.gpus_per_node;
-  std::int64_t product = data->integer;
-  for (const auto key :
-       {&Plan::tensor_parallel, &Plan::pipeline_parallel, &Plan::context_parallel}) {
-    const JsonValue* size = given_in(space.plan, key);
-    if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 24);
-  }
-  return product;
+  return std::min<std::int64_t>(data->integer * said_gpus_of_a_replica(space.plan), 1 << 24);
 }
 
 // Chunks per position worth trying: those that divide the layers, or the layers with a slot each

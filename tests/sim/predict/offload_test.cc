@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/listing.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
+#include "sim/report/plan_remarks.h"
 
 namespace rehearse::sim {
 namespace {
@@ -196,6 +198,33 @@ TEST(Offload, MovesWhatFrameworksKeep) {
   EXPECT_EQ(total(out), total(copies(p.schedule, OpKind::Fetch)));
   EXPECT_LT(p.memory.peak_allocated, none.memory.peak_allocated);
   EXPECT_GT(predicted(keys + R"(, "offload": "activations")", 1).step_s, 1.2 * none.step_s);
+}
+
+// And how many of the layers could leave and come back for nothing: more over a faster link, all
+// over one that is fast enough.
+TEST(Offload, SaysHowManyLayersOfAFrameworkCouldLeaveForNothing) {
+  const Scenario s = scenario(
+      R"("pipeline_parallel": 4, "data_parallel": 1, "global_batch": 32, "schedule": "1f1b",
+         "offload": "activations")");
+  std::int32_t before = 0;
+  for (const double link : {20.0, 200.0, 100000.0}) {
+    const Cluster cluster = cluster_of(s, link);
+    const Prediction p = predict(s, cluster).value();
+    std::string said;
+    for (const std::string& remark : plan_remarks(p, s, cluster)) {
+      const std::size_t at = remark.find("; those of ");
+      if (at != std::string::npos) said = remark.substr(at);
+    }
+    std::int32_t layers = -1, of = 0;
+    ASSERT_EQ(std::sscanf(said.c_str(), "; those of %d of %d layers could leave and come back",
+                          &layers, &of),
+              2)
+        << said;
+    EXPECT_EQ(of, 12);
+    EXPECT_GE(layers, before) << link;
+    before = layers;
+  }
+  EXPECT_EQ(before, 12);
 }
 
 // Without the event behind which a copy may read, the validator says so.
