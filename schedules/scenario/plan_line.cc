@@ -44,6 +44,7 @@ std::string plan_line(const Plan& plan) {
   if (plan.quantized_gather == 8) text += " in 8 bit";
   if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
   if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
+  if (recomputes_in_advance(plan)) text += " in advance";
   if (plan.offload.any()) add("offload " + offload_text(plan.offload));
   if (plan.precision.name != Precision{}.name) add(plan.precision.name);
   if (plan.optimizer != Plan{}.optimizer) add(std::string(name_of(plan.optimizer)));
