@@ -114,7 +114,7 @@ struct Plan {
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
   std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
   // The order that was taken for a planned schedule, a name of the registry. Empty: not
-  // chosen (schedules/passes/plan_order.h), or no planned schedule. Not a key of files.
+  // chosen (schedules/passes/planned/plan_order.h), or no planned schedule. Not a key of files.
   std::string order;
   // What a planned schedule is planned for, where somebody has priced it: F, I, W of every stage
   // and a transfer. Empty: estimates by FLOPs. Not a key of files.

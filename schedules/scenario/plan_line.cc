@@ -49,6 +49,7 @@ std::string plan_line(const Plan& plan) {
   if (plan.quantized_gather == 8) text += " in 8 bit";
   if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
   if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
+  if (recomputes_in_advance(plan)) text += " in advance";
   if (plan.offload.any()) {
     add("offload " + offload_text(plan.offload) +
         (plan.offload_to == OffloadTarget::Nvme ? " to NVMe" : ""));

@@ -8,7 +8,7 @@
 #include "schedules/ir/listing.h"
 #include "schedules/ir/text.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"

@@ -3,7 +3,7 @@
 
 #include "schedules/base/json_document.h"
 #include "schedules/ir/listing.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/report/communication_text.h"
 #include "sim/report/fit_text.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "schedules/base/counted.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/trace/cause_words.h"
