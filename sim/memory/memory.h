@@ -143,8 +143,8 @@ struct MemoryReport {
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
 // REQUIRES: plan.runtime is a framework's and `profile` its profile; plan.stage_layers has an entry
 // per stage of the order. Where the order is a shorter one than the plan's
-// (schedules/passes/planned/plan_order.h) the figures are those of the plan's if MemoryReport::left_out.
-// `need`: null, all figures are wanted.
+// (schedules/passes/planned/plan_order.h) the figures are those of the plan's if
+// MemoryReport::left_out. `need`: null, all figures are wanted.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order,
                             const MemoryNeed* need = nullptr);
