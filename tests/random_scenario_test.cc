@@ -19,6 +19,8 @@ struct NotDrawn {
 };
 constexpr std::array kNotDrawn{
     NotDrawn{"transfers", "transfer_forms_test tries every form of every schedule"},
+    NotDrawn{"indexer_loss", "no drawn model has an indexer: layer_kinds_test"},
+    NotDrawn{"recompute_stream_layers", "no drawn model has several streams: layer_kinds_test"},
 };
 
 std::vector<std::string> keys_of_plans() {

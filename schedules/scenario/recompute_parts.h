@@ -14,7 +14,7 @@ namespace rehearse {
 
 inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePartNames{
     "attention_core", "norm",           "mlp_activation", "expert_activation", "latent_up", "mlp",
-    "experts",        "shared_experts", "delta_norm_out"};
+    "experts",        "shared_experts", "delta_norm_out", "residual_streams"};
 
 // Why the plan's parts cannot be computed again, in one line; empty: they can. REQUIRES: the plan's
 // runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
@@ -34,9 +34,14 @@ bool keeps_layer(const Plan& plan, std::int64_t layer);
 // them (schedules/order/place_recompute.h): somebody asks for it, there is something to compute
 // again, ranks that wait for gradients, and no file that has its own opinion.
 inline bool recomputes_in_advance(const Plan& plan) {
-  return plan.places_recompute && plan.recompute.any() && plan.pipeline_parallel > 1 &&
+  const bool streams =  // in blocks of layers, each inside its backward
+      !plan.recompute.is_full() && plan.recomputes(RecomputePart::ResidualStreams);
+  return plan.places_recompute && plan.recompute.any() && !streams && plan.pipeline_parallel > 1 &&
          !plan.schedule.starts_with("file:");
 }
+// Whether streams (layer_mix.h) are computed again: of a block of layers, recompute_stream_layers
+// of a chunk or all of them, what lies between its layers' blocks, before the backward of the last.
+bool recomputes_streams(const Transformer& model, const Plan& plan);
 
 // As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people, in reports, answers
 // and tables alike: "norm + latent_up".

@@ -7,7 +7,7 @@ namespace rehearse {
 
 Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t bytes, NodePhase phase,
                           std::int32_t launches) {
-  constexpr std::size_t kUsual = 64;  // of a layer
+  constexpr std::size_t kUsual = 128;  // of a layer
   if (nodes_.empty()) nodes_.reserve(kUsual);
   return nodes_.emplace_back(Node{.kernel = kernel,
                                   .phase = phase,

@@ -108,6 +108,8 @@ void kinds_backward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds);
 void delta_norm_again(FrameworkNodes& nodes);
 // What RecomputePart::LatentUp widens again.
 void latent_up_again(FrameworkNodes& nodes);
+// What blocks read of the streams, and the streams between them (RecomputePart::ResidualStreams).
+void streams_again(FrameworkNodes& nodes);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);
