@@ -398,6 +398,13 @@ constexpr std::array kKeys{
               }
               return d.quoted({"optimizer", "activations"});
             }},
+    KeyDraw{"offload_to", 40,
+            [](Draw& d) {
+              const std::string what = d.said("offload");
+              const bool rests =
+                  what.find("optimizer") != what.npos || what.find("parameters") != what.npos;
+              return rests && d.cluster.nvme.known() ? d.quoted({"host", "nvme"}) : "";
+            }},
     KeyDraw{"offload_activations", 70,
             [](Draw& d) {
               if (d.said("offload") != "\"activations\"") return std::string();
@@ -493,10 +500,19 @@ constexpr std::array kKeys{
             [](Draw& d) {
               if (d.c == 1) return std::string();
               const std::int64_t kv = std::max<std::int64_t>(d.model.kv_heads / d.t, 1);
-              const bool heads =
-                  d.model.heads % (d.t * d.c) == 0 && (kv % d.c == 0 || d.c % kv == 0);
-              return heads ? d.quoted({"ring", "all_gather", "all_to_all"})
-                           : d.quoted({"ring", "all_gather"});
+              const auto exchange = [&](std::int64_t ranks) {
+                return d.model.heads % (d.t * ranks) == 0 && (kv % ranks == 0 || ranks % kv == 0);
+              };
+              if (d.c % 2 == 0 && d.c > 2 && exchange(2) && d.chance.percent(30)) {
+                return d.quoted({"a2a+p2p"});
+              }
+              return exchange(d.c) ? d.quoted({"ring", "all_gather", "all_to_all"})
+                                   : d.quoted({"ring", "all_gather"});
+            }},
+    KeyDraw{"head_exchange_group", 50,
+            [](Draw& d) {
+              const bool across = d.said("context_parallel_algorithm") == "\"a2a+p2p\"";
+              return across ? std::string("2") : std::string();
             }},
     KeyDraw{"recompute_layers", 30,
             [](Draw& d) {

@@ -63,8 +63,9 @@ enum class TransferForm : std::uint8_t {
   Serial,         // compute waits for every one, and for what goes the other way behind it
 };
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
-// The mesh, what collectives of experts span (ExpertBlock is Expert and ExpertTensor together), and
-// those of a grid of tensor parallel ranks: along a row of it, and along a column.
+// The mesh, and what collectives span that is no axis of it: of experts (ExpertBlock is Expert and
+// ExpertTensor together), of a grid of tensor parallel ranks along a row and along a column, and
+// the two parts of Context where heads are exchanged inside a ring.
 enum class Axis : std::uint8_t {
   Tensor,
   Context,
@@ -75,8 +76,10 @@ enum class Axis : std::uint8_t {
   ExpertBlock,
   TensorRow,
   TensorColumn,
+  ContextHeads,
+  ContextRing,
 };
-inline constexpr std::size_t kNumAxes = 9;
+inline constexpr std::size_t kNumAxes = 11;
 // How tokens come to their experts and back.
 enum class ExpertDispatch : std::uint8_t {
   AllToAll,      // one copy per expert chosen
@@ -111,7 +114,7 @@ struct Plan {
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
   std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
   // The order that was taken for a planned schedule, a name of the registry. Empty: not
-  // chosen (schedules/passes/plan_order.h), or no planned schedule. Not a key of files.
+  // chosen (schedules/passes/planned/plan_order.h), or no planned schedule. Not a key of files.
   std::string order;
   // What a planned schedule is planned for, where somebody has priced it: F, I, W of every stage
   // and a transfer. Empty: estimates by FLOPs. Not a key of files.
@@ -157,6 +160,8 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
   ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
+  // Of AllToAllAndRing: neighbours that exchange heads, inside of what goes round the ring; else 0.
+  std::int32_t head_exchange_group = 0;
   TensorGrid tensor_parallel_2d;
   ChimeraScaling chimera_scaling = ChimeraScaling::None;
   PairOverlap overlap_pair = PairOverlap::Full;
@@ -200,6 +205,12 @@ struct Plan {
   double document_scale() const;
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
+  }
+  // R: ranks among which heads are exchanged for tokens, of those that share a sequence; 1: none.
+  std::int32_t exchanging_ranks() const {
+    if (head_exchange_group > 0) return head_exchange_group;
+    const bool all = context_parallel_algorithm == ContextParallelAlgorithm::AllToAll;
+    return all ? context_parallel : 1;
   }
   // Ranks that compute with equal parameters.
   std::int32_t replicas() const { return data_parallel * context_parallel; }

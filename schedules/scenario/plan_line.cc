@@ -25,6 +25,7 @@ std::string sizes_of(const Plan& plan) {
     if (plan.context_parallel_algorithm != ContextParallelAlgorithm::Ring) {
       text += ' ' + std::string(name_of(plan.context_parallel_algorithm));
     }
+    if (plan.head_exchange_group > 0) text += sized(" heads over", plan.head_exchange_group);
   }
   if (plan.expert_parallel > 1) {
     text += sized(" ep", plan.expert_parallel);
@@ -48,7 +49,11 @@ std::string plan_line(const Plan& plan) {
   if (plan.quantized_gather == 8) text += " in 8 bit";
   if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
   if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
-  if (plan.offload.any()) add("offload " + offload_text(plan.offload));
+  if (recomputes_in_advance(plan)) text += " in advance";
+  if (plan.offload.any()) {
+    add("offload " + offload_text(plan.offload) +
+        (plan.offload_to == OffloadTarget::Nvme ? " to NVMe" : ""));
+  }
   if (plan.precision.name != Precision{}.name) add(plan.precision.name);
   if (plan.optimizer != Plan{}.optimizer) add(std::string(name_of(plan.optimizer)));
   if (plan.overlap_expert_parallel == ExpertOverlap::Pair) add("forwards beside backwards");

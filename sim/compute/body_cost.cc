@@ -328,6 +328,10 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
   costs.measured_attention.emplace(*cluster.calibration, cpu ? 1 : cluster.gpu.sm_count);
   if (cpu) costs.measured.emplace(*cluster.calibration);
   costs.widens = cpu && !fp32;
+  if (cpu && plan.precision.compute == ComputeType::Bf16) {
+    costs.products_over_fp32 =
+        cluster.calibration->scalar("workers.products_in_bf16").value_or(1.0);
+  }
 }
 
 // The rate at `head_dim`: straight in its logarithm between measured sizes, the nearest beyond.

@@ -38,6 +38,8 @@ constexpr Cause cause_of_group(GroupKind kind) {
     case GroupKind::TensorColumn:
       return Cause::TensorGroup;
     case GroupKind::Context:
+    case GroupKind::ContextHeads:
+    case GroupKind::ContextRing:
       return Cause::ContextGroup;
     case GroupKind::Expert:
     case GroupKind::ExpertTensor:

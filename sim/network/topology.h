@@ -226,6 +226,7 @@ class Network {
                   std::vector<std::int32_t>& members) const;
   struct PartOfReplicas {
     std::int32_t tensor, instance, among;
+    std::int32_t neighbours;  // of a neighbourhood
   };
   void part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
                     const PartOfReplicas& part, std::vector<std::int32_t>& members) const;

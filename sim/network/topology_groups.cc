@@ -269,9 +269,11 @@ void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t,
   members.clear();
   for (const Position p : axes.positions) {
     for (std::int32_t k = 0; k < part.among; ++k) {
-      const std::int32_t replica = axes.part == ReplicaPart::Neighbours
-                                       ? part.instance * part.among + k
-                                       : k * mesh_.shards() + part.instance;
+      const std::int32_t each = part.neighbours;  // Across: one of each, of the same range of them
+      const std::int32_t replica =
+          axes.part == ReplicaPart::Neighbours
+              ? part.instance * part.among + k
+              : (part.instance / each * part.among + k) * each + part.instance % each;
       const std::int32_t end = axes.tensor ? size[0] : part.tensor + 1;
       for (std::int32_t t = axes.tensor ? 0 : part.tensor; t < end; ++t) {
         members.push_back(mesh_.rank({t, replica % size[1], replica / size[1], p.value}).value);
@@ -293,10 +295,10 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   };
   const auto replicas_of_a_group = [&](const Mesh& mesh) {
     const std::array<std::int32_t, 3> size = sizes(mesh);
-    return axes.part == ReplicaPart::Neighbours ? mesh.shards()
-           : axes.part == ReplicaPart::Across
-               ? size[1] * size[2] / mesh.shards()
-               : (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
+    const std::int32_t all = (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
+    return axes.part == ReplicaPart::Neighbours ? mesh.neighbours(axes.data)
+           : axes.part == ReplicaPart::Across   ? all / mesh.neighbours(axes.data)
+                                                : all;
   };
   const std::array<std::int32_t, 3> size = sizes(mesh_);
   const std::int32_t replicas = size[1] * size[2], among = replicas_of_a_group(mesh_);
@@ -324,7 +326,7 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   if (axes.part != ReplicaPart::All) {
     for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
       for (std::int32_t instance = 0; instance < replicas / among; ++instance) {
-        part_members(axes, size, {x, instance, among}, members);
+        part_members(axes, size, {x, instance, among, mesh_.neighbours(axes.data)}, members);
         count_instance();
       }
     }
@@ -364,7 +366,8 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
 }
 
 GroupShape Network::group(RankClass row, Axis axis) const {
-  if (axis == Axis::Expert || axis >= Axis::ExpertTensor) {
+  constexpr std::array kOfTheMesh{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
+  if (std::ranges::find(kOfTheMesh, axis) == kOfTheMesh.end()) {
     return group(row, axes_of(kind_along(axis)));
   }
   GroupAxes axes{

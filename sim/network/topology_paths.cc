@@ -129,6 +129,9 @@ std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) con
   std::vector<Axis> axes{Axis::Tensor, Axis::Context, Axis::Data};
   if (folds) axes.insert(axes.end(), {Axis::Expert, Axis::ExpertTensor, Axis::ExpertBlock});
   if (mesh_.grid_rows() > 1) axes.insert(axes.end(), {Axis::TensorRow, Axis::TensorColumn});
+  if (mesh_.neighbours(false) > 1) {
+    axes.insert(axes.end(), {Axis::ContextHeads, Axis::ContextRing});
+  }
   for (const Axis axis : axes) {
     const GroupShape a = group(from, axis), b = group(to, axis);
     for (const LinkUse& use : a.links) {  // the k-th link of a kind is the k-th there

@@ -57,13 +57,14 @@ std::vector<std::string> link_names(const Prediction& p, const Cluster& cluster)
       const Position position = p.schedule.rows[static_cast<std::size_t>(row)].position;
       positions.insert(position.value);
       const Rank first = mesh.rank(Coordinates{0, 0, 0, position.value});
-      const Rank last = mesh.rank(Coordinates{mesh.size(Axis::Tensor) - 1,
-                                              mesh.size(Axis::Context) - 1,
-                                              mesh.size(Axis::Data) - 1, position.value});
+      const Rank last =
+          mesh.rank(Coordinates{mesh.size(Axis::Tensor) - 1, mesh.size(Axis::Context) - 1,
+                                mesh.size(Axis::Data) - 1, position.value});
       nodes.insert(first.value / cluster.gpus_per_node);
       nodes.insert(last.value / cluster.gpus_per_node);
     }
-    names[link] += (positions.size() == 1 ? ", position " : ", positions ") + numbers_text(positions);
+    names[link] +=
+        (positions.size() == 1 ? ", position " : ", positions ") + numbers_text(positions);
     // Replicas that differ have links of their own.
     const std::int32_t row = *rows[link].begin();
     const std::size_t position = p.schedule.rows[static_cast<std::size_t>(row)].position.index();

@@ -6,7 +6,7 @@
 
 #include "schedules/ir/program_hash.h"
 #include "schedules/order/registry.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/planned_times.h"

@@ -7,8 +7,7 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 2> kPlanLater{
-    "offload_to",
+inline constexpr std::array<std::string_view, 1> kPlanLater{
     "padding",
 };
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};

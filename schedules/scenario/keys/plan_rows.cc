@@ -224,8 +224,8 @@ constexpr std::array kPlanRows{
             .all = true,
             .splits = true},
     PlanRow{.key = choice("context_parallel_algorithm", kContextParallelNames,
-                          "how they meet its keys: round a ring, gathered, or by exchange of heads "
-                          "(Ulysses)"),
+                          "how they meet its keys: round a ring, gathered, by exchange of heads "
+                          "(Ulysses), or by that among neighbours and a ring across (a2a+p2p)"),
             .field = &Plan::context_parallel_algorithm,
             .text =
                 [](const Plan& p) {
@@ -234,6 +234,18 @@ constexpr std::array kPlanRows{
                 },
             .idle = {{{any, [](const Plan& p) { return p.context_parallel == 1; },
                        "no sequence is shared: context_parallel is 1"}}},
+            .splits = true},
+    PlanRow{.key = {.name = "head_exchange_group",
+                    .types = kInteger,
+                    .min = 2,
+                    .max = kMaxRanks,
+                    .searchable = true,
+                    .about = "of a2a+p2p: neighbours that exchange heads; left out: as many of a "
+                             "node as have whole heads"},
+            .field = &Plan::head_exchange_group,
+            .text = [](const Plan& p) { return nonzero(p.head_exchange_group); },
+            .idle = {{{any, [](const Plan& p) { return p.head_exchange_group == 0; },
+                       "heads are exchanged by all who share a sequence, or by none"}}},
             .splits = true},
     PlanRow{.key = size("expert_parallel",
                         "e: ranks that share the experts; folded over tp, cp and dp"),
@@ -547,6 +559,15 @@ constexpr std::array kPlanRows{
             .field = &Plan::offload,
             .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},
+    PlanRow{
+        .key = choice("offload_to", kOffloadTargetNames,
+                      "where offloaded optimizer state and parameters rest: the host's memory, "
+                      "or the node's NVMe drives"),
+        .field = &Plan::offload_to,
+        .text = [](const Plan& p) -> std::string {
+          return p.offload.any() ? json_quoted(name_of(p.offload_to)) : "";
+        },
+        .idle = {{{any, [](const Plan& p) { return !p.offload.any(); }, "nothing is offloaded"}}}},
     PlanRow{
         .key = choice("offload_activations", kOffloadedActivationsNames,
                       "which activations leave with offload \"activations\": all that are kept, "

@@ -234,9 +234,10 @@ void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
   for (const SpaceKey& key : experts) {
     if (space.base.model.experts.count > 0 && is_open(space, key.key)) extra.push_back(&key);
   }
-  // As the runtime does, and with heads exchanged.
-  const SpaceKey context{std::string(key_of(&Plan::context_parallel_algorithm)),
-                         {JsonValue{}, text_value("all_to_all")}};
+  // As the runtime does, and with heads exchanged, among all or among those of a node.
+  SpaceKey context{std::string(key_of(&Plan::context_parallel_algorithm)),
+                   {JsonValue{}, text_value("all_to_all")}};
+  if (mesh.context > 2) context.values.push_back(text_value("a2a+p2p"));
   if (mesh.context > 1 && is_open(space, context.key)) extra.push_back(&context);
   std::vector<std::size_t> at(extra.size(), 0);
   JsonValue plan = space.plan;

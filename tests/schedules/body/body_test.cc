@@ -251,6 +251,36 @@ TEST(Bodies, MoveWhatRanksThatShareASequenceExchange) {
   }
 }
 
+// Four ranks of 8 tokens, two heads: 512 bytes of q, k, v or o each. Two neighbours exchange them;
+// then each has 16 tokens of one head, 1,024 bytes of keys and values, which go once round a ring
+// of two, and come back with as many gradients in fp32.
+TEST(Bodies, ExchangeHeadsInsideARing) {
+  const Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+  plan.recompute = Recompute{};
+  plan.context_parallel = 4;
+  plan.context_parallel_algorithm = ContextParallelAlgorithm::AllToAllAndRing;
+  plan.head_exchange_group = 2;
+  for (const bool own : {true, false}) {
+    plan.runtime = runtime_named(own ? "rehearse" : "megatron");
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      std::int64_t heads = 0, ring = 0, whole = 0;
+      for (const Node& node :
+           make_body({model, plan}, {.segment = SegmentKind::Layer, .direction = direction})
+               .nodes) {
+        if (node.axis == Axis::ContextHeads && node.kind() == NodeKind::AllToAll)
+          heads += node.bytes;
+        if (node.axis == Axis::ContextRing && node.kind() == NodeKind::RingExchange)
+          ring += node.bytes;
+        if (node.axis == Axis::Context) whole += node.bytes;
+      }
+      EXPECT_EQ(heads, 4 * 512);
+      EXPECT_EQ(ring, (direction == Direction::Forward ? 1 : 3) * 1024);
+      EXPECT_EQ(whole, 0);
+    }
+  }
+}
+
 // Layers behind the first of a chunk have the body of a plan that computes nothing again.
 TEST(Bodies, OfLayersThatAreNotComputedAgainKeepAll) {
   const Transformer model = example_model();

@@ -115,6 +115,31 @@ TEST(PlanContext, AnExchangeOfHeadsNeedsHeadsForEveryRank) {
             std::string::npos);
 }
 
+// Left out, as many neighbours exchange as a node and the heads allow, and leave a ring across.
+TEST(PlanContext, HeadsMayBeExchangedInsideARing) {
+  const std::string eight = R"("context_parallel": 8, "context_parallel_algorithm": "a2a+p2p")";
+  const auto heads_over = [&](const std::string& keys, const std::string& gpus = "8") {
+    const Plan read = plan(eight + keys, gpus);
+    EXPECT_EQ(read.exchanging_ranks(), read.head_exchange_group);
+    return read.head_exchange_group;
+  };
+  EXPECT_EQ(heads_over(""), 4);
+  EXPECT_EQ(heads_over(R"(, "head_exchange_group": 2)"), 2);
+  EXPECT_EQ(heads_over(R"(, "tensor_parallel": 4)", "32"), 2);  // eight heads
+  EXPECT_EQ(plan(R"("context_parallel": 8, "head_exchange_group": 2)", "8").head_exchange_group, 0);
+  EXPECT_EQ(error_of(eight + R"(, "tensor_parallel": 8)", "64"),
+            "x.json:1: plan.context_parallel_algorithm: a2a+p2p: no part of 8 ranks has whole "
+            "heads and leaves a ring across");
+  EXPECT_EQ(error_of(eight + R"(, "head_exchange_group": 8)", "8"),
+            "x.json:1: plan.head_exchange_group: 8 is context_parallel: no ring is left across "
+            "(all_to_all)");
+  EXPECT_EQ(error_of(eight + R"(, "head_exchange_group": 3)", "8"),
+            "x.json:1: plan.head_exchange_group: 3 does not divide context_parallel 8");
+  EXPECT_EQ(error_of(eight + R"(, "head_exchange_group": 4, "tensor_parallel": 4)", "32"),
+            "x.json:1: plan.context_parallel_algorithm: a2a+p2p: tensor parallel x "
+            "head_exchange_group = 4 x 4 = 16 does not divide num_attention_heads 8");
+}
+
 TEST(PlanSchedule, FollowsFromTheSizesWhereItIsLeftOut) {
   EXPECT_EQ(plan(R"("pipeline_parallel": 4)").schedule, "1f1b");
   EXPECT_EQ(plan(R"("pipeline_parallel": 4, "virtual_stages": 3)").schedule, "interleaved_1f1b");

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "schedules/order/registry.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"

@@ -12,7 +12,8 @@
 #include "schedules/order/place_recompute.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
+#include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/metrics.h"
 #include "sim/predict/predict.h"
@@ -315,6 +316,7 @@ TEST(AutoOrder, PricesRecomputationInAdvanceForRuntimesThatDoNotPerformIt) {
     };
     const Prediction fused = of(false), apart = of(true);
     EXPECT_GT(recomputes_of(apart.order), 0);
+    EXPECT_EQ(plan_line(apart.plan), plan_line(fused.plan) + " in advance");
     EXPECT_LT(apart.step_s, fused.step_s) << runtime;
     EXPECT_EQ(apart.recomputed_flops, fused.recomputed_flops);
     EXPECT_GT(apart.memory.peak_device, fused.memory.peak_device) << runtime;

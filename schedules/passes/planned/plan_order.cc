@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "schedules/order/place_recompute.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/recompute_room.h"
+#include "schedules/passes/planned/recompute_room.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/recompute_parts.h"

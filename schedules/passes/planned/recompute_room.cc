@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/passes/recompute_room.h"
+#include "schedules/passes/planned/recompute_room.h"
 
 #include <algorithm>
 #include <map>
