@@ -13,9 +13,9 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_node;
-using testing::h100_node;
-using testing::kKernels;
+using fixture::a100_node;
+using fixture::h100_node;
+using fixture::kKernels;
 
 ComputeCosts costs_of(const Cluster& cluster, bool table) {
   ComputeCosts costs{.scalars = read_kernel_scalars(cluster, kKernels).value(),

@@ -15,8 +15,8 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_node;
-using testing::kKernels;
+using fixture::a100_node;
+using fixture::kKernels;
 
 TEST(KernelScalars, AnArchitectureOverridesTheDefaults) {
   const KernelScalars ampere = read_kernel_scalars(a100_node(), kKernels).value();
@@ -36,7 +36,7 @@ TEST(KernelScalars, AGpuTypeOverridesItsArchitecture) {
 
 // One card with a lower limit keeps what its own rows say; the 700 W types share theirs.
 TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
-  Cluster card = testing::h100_node(500);
+  Cluster card = fixture::h100_node(500);
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 0.84);
   card.gpu.name = "H100 96GB HBM2e, 500 W limit";
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 1.3);
