@@ -528,6 +528,14 @@ constexpr std::array kKeys{
               // backward_halving is this order of half micro-batches.
               return json_quoted("forward_doubling");
             }},
+    KeyDraw{"fp8_casts", 8,
+            [](Draw& d) {
+              return d.own() ? "" : d.quoted({"reused", "each_product", "unwritten", "each_row"});
+            }},
+    KeyDraw{"optimizer_bytes", 5,
+            [](Draw& d) {
+              return d.own() ? "" : d.number({26, 30, 80});
+            }},
 };
 
 // Sizes whose product is within the limit.

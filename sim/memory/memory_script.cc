@@ -29,7 +29,9 @@ constexpr std::int64_t& at(SizeLetters& letters, SizeLetter letter) {
 // and layernorm_linear.py: save_for_backward of ln_out and inputmat in fp8); torchao, which casts
 // for every product again, keeps the input.
 bool keeps_fp8_operands(const Plan& plan) {
-  return is_quantized(plan.precision.compute) && plan.runtime.fp8_casts != Fp8Casts::EachProduct;
+  const Fp8Casts casts = plan.runtime.fp8_casts;
+  return is_quantized(plan.precision.compute) && casts != Fp8Casts::EachProduct &&
+         casts != Fp8Casts::EachRow;
 }
 
 // What the backward of a script makes again: nothing, the tensors that its rows mark as dropped, or
