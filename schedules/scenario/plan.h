@@ -123,8 +123,8 @@ struct Plan {
   // and a transfer. Empty: estimates by FLOPs. Not a key of files.
   std::vector<StageTimes> planned_stages;
   Nanoseconds planned_transfer{0};
-  // Whether the order that was taken places recomputations into bubbles, as ops of their own
-  // (schedules/order/place_recompute.h). Not a key of files.
+  // Whether its order places recomputations into bubbles, as ops of their own (key
+  // recompute_in_advance; of a planned schedule, whether the order that was taken does).
   bool places_recompute = false;
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
