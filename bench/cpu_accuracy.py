@@ -10,8 +10,11 @@ else should run; --state keeps the rounds in a file, so that they can be done pi
 (--runs 1 --model 11M; --runs 0 --write makes the page).
 
 With --experts the models are mixtures of experts, and the table goes into docs/measurements/experts.md.
+With --lesson the layouts are those of the techniques that every introduction names (through one rank,
+own collectives, 16 bits, ZeRO further, sequences that are shared, waves), and the table goes between
+two marks of its own.
 
-usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--experts] [--runs 5] [--full] [--model NAME] [--state FILE] [--write]
+usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--experts | --lesson] [--runs 5] [--full] [--model NAME] [--state FILE] [--write]
 """
 import argparse, datetime, json, os, pathlib, statistics, subprocess, sys, tempfile
 
@@ -111,8 +114,50 @@ EXPERT_LAYOUTS = {
         "dp 4, ep 2, ZeRO-3": {"data_parallel": 4, "expert_parallel": 2, "zero_stage": 3},
     },
 }
+SHARED = {"micro_batch": 1, "global_batch": 4, "sequence_length": 512}
+FOUR = {"data_parallel": 4, "zero_stage": 3}
+CP4 = {"context_parallel": 4}
+LESSON_MODELS = {
+    "through one rank": (SMALL, {"micro_batch": 2, "global_batch": 8, "sequence_length": 128}),
+    "16 bits": (SMALL, {"micro_batch": 1, "global_batch": 8, "sequence_length": 128}),
+    "ZeRO further": (SMALL, {"micro_batch": 1, "global_batch": 8, "sequence_length": 128}),
+    "a shared sequence": ({**SMALL, "n_positions": 512}, SHARED),
+    "waves": (SMALL, {"micro_batch": 1, "global_batch": 8, "sequence_length": 128}),
+}
+LESSON_LAYOUTS = {
+    "through one rank": {name: layout for name, layout in LAYOUTS["3.3M, rooted"].items()},
+    "16 bits": {
+        "one rank, bf16": {"precision": "bf16"},
+        "one rank, fp16": {"precision": "fp16"},
+        "dp 2, bf16, ZeRO-2": {"precision": "bf16", "data_parallel": 2, "zero_stage": 2},
+    },
+    "ZeRO further": {
+        "dp 4, ZeRO-3": FOUR,
+        "dp 4, ZeRO-3 over 2 neighbours": {**FOUR, "shard_group": 2},
+        "dp 4, ZeRO-3, second copy over 2": {**FOUR, "secondary_shard_group": 2},
+        "dp 4, ZeRO-3 in 8 bit": {**FOUR, "quantized_gather": 8},
+        "dp 2, ZeRO-3, optimizer and parameters in host memory": {
+            "data_parallel": 2, "zero_stage": 3, "offload": ["optimizer", "parameters"]},
+        "dp 2, ZeRO-3, optimizer and parameters in a file": {
+            "data_parallel": 2, "zero_stage": 3, "offload": ["optimizer", "parameters"], "offload_to": "nvme"},
+    },
+    "a shared sequence": {
+        "cp 4, ring": CP4,
+        "cp 4, all_gather": {**CP4, "context_parallel_algorithm": "all_gather"},
+        "cp 4, all_to_all": {**CP4, "context_parallel_algorithm": "all_to_all"},
+        "cp 4, a2a+p2p": {**CP4, "context_parallel_algorithm": "a2a+p2p"},
+        "one rank, head in 4 pieces": {"loss_chunks": 4},
+    },
+    "waves": {
+        "pp 2, Chimera": {**PP2, "schedule": "chimera"},
+        "pp 2, Hanayo": {**PP2, "schedule": "hanayo", "stage_layers": None},
+        "pp 2, BitPipe": {**PP2, "schedule": "bitpipe", "stage_layers": None},
+    },
+}
 MARKS = ("<!-- cpu accuracy: written by bench/cpu_accuracy.py -->", "<!-- end of cpu accuracy -->")
 EXPERT_MARKS = ("<!-- experts on the cpu: written by bench/cpu_accuracy.py -->", "<!-- end of experts on the cpu -->")
+LESSON_MARKS = ("<!-- the lesson on the cpu: written by bench/cpu_accuracy.py -->",
+                "<!-- end of the lesson on the cpu -->")
 ONE_CORE_MARKS = tuple(mark.replace("accuracy", "accuracy on one core", 1) for mark in MARKS)
 
 
@@ -134,8 +179,8 @@ def collectives(path):
 
 
 def scenario(folder, model, layout):
-    keys, plan = {**MODELS, **EXPERT_MODELS}[model]
-    chosen = {**LAYOUTS, **EXPERT_LAYOUTS}[model][layout]
+    keys, plan = {**MODELS, **EXPERT_MODELS, **LESSON_MODELS}[model]
+    chosen = {**LAYOUTS, **EXPERT_LAYOUTS, **LESSON_LAYOUTS}[model][layout]
     path = pathlib.Path(folder) / f"{model}-{len(list(pathlib.Path(folder).iterdir()))}.json"
     if chosen.get("schedule") == "collectives":
         chosen = {**chosen, "schedule": f"file:{collectives(pathlib.Path(folder) / 'collectives.order')}"}
@@ -177,11 +222,13 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="calibrations without --quick: a minute each")
     parser.add_argument("--experts", action="store_true", help="mixtures of experts")
-    parser.add_argument("--model", choices=[*MODELS, *EXPERT_MODELS], action="append", help="these only")
+    parser.add_argument("--lesson", action="store_true", help="what every introduction names")
+    parser.add_argument("--model", choices=[*MODELS, *EXPERT_MODELS, *LESSON_MODELS], action="append",
+                        help="these only")
     parser.add_argument("--state", help="a file that holds the rounds so far, and gets those of this call")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    layouts = EXPERT_LAYOUTS if options.experts else LAYOUTS
+    layouts = EXPERT_LAYOUTS if options.experts else LESSON_LAYOUTS if options.lesson else LAYOUTS
     state = {"machine": "", "cases": [{"model": model, "layout": layout, "times": [], "predictions": [], "exact": True}
                                       for model in layouts for layout in layouts[model]]}
     if options.state and pathlib.Path(options.state).exists():
@@ -215,6 +262,7 @@ def main():
     if options.write:
         page = pathlib.Path("docs/measurements/experts.md" if options.experts else "docs/accuracy.md")
         begin, end = (EXPERT_MARKS if options.experts else
+                      LESSON_MARKS if options.lesson else
                       ONE_CORE_MARKS if "(1 core)" in state["machine"] else MARKS)
         before, rest = page.read_text().split(begin)
         after = rest.split(end)[1]

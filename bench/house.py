@@ -100,7 +100,7 @@ def lonely_names(texts):
     for name in git("ls-files", "tests", "bench").split():
         if name.endswith(CODE):
             everywhere.update(re.findall(r"\w+", open(name, encoding="utf-8", errors="replace").read()))
-    bare = {name: re.sub(r'"(?:\\.|[^"\\\n])*"|#[^\n]*', "", text) for name, text in texts.items()}
+    bare = {name: re.sub(r'"(?:\\.|[^"\\\n])*"|\w*##\w+|#[^\n]*', "", text) for name, text in texts.items()}
     for text in bare.values():
         everywhere.update(re.findall(r"\w+", text))
     lonely = set()

@@ -14,7 +14,7 @@
 
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "sim/engine/event_engine.h"
 #include "sim/engine/program.h"
 #include "sim/engine/sweep.h"

@@ -18,7 +18,7 @@
 #include "schedules/ir/text.h"
 #include "schedules/ir/where.h"
 #include "schedules/order/order_bound.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/proof/validate.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/open_scenario.h"

@@ -10,7 +10,7 @@
 #include "cli/open.h"
 #include "schedules/base/counted.h"
 #include "schedules/base/json_document.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
 #include "sim/network/torus.h"

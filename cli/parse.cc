@@ -133,8 +133,11 @@ int perform(int argc, char** argv, const std::string& version,
   CLI::App app{"One schedule, two performances: predict a training step, then run it.", "rehearse"};
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
+  const bool names_one = argc > 1 && std::ranges::find(commands, std::string_view(argv[1]),
+                                                       &Command::name) != commands.end();
   for (const Command& command : commands) {
     CLI::App* added = app.add_subcommand(command.name, command.help);
+    if (names_one && command.name != argv[1]) continue;  // its options are not asked for
     for (const Option& option : command.options) {
       if (option.name != kRest) add(*added, option);
     }

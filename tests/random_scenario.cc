@@ -246,7 +246,7 @@ constexpr std::array kKeys{
               if (d.limits.own_executor && d.chance.percent(30)) return json_quoted("rehearse");
               return d.quoted({"megatron", "fsdp", "torchtitan", "generic", "aa_scaling", "llmc",
                                "megatron_2021", "megatron_2023", "megatron_deepspeed",
-                               "fsdp_torch1"});
+                               "megatron_deepspeed_2024", "fsdp_torch1"});
             }},
     KeyDraw{"zero_stage", 70,
             [](Draw& d) {
@@ -289,8 +289,19 @@ constexpr std::array kKeys{
     KeyDraw{"memory_limit", 50,
             [](Draw& d) { return d.schedule().planned ? std::string("1.5") : ""; }},
     KeyDraw{"stage_layers", 15, stage_layers_of},
+    KeyDraw{"tensor_parallel_2d", 80,
+            [](Draw& d) {
+              const bool may = d.own() && d.t >= 4 && d.c == 1 && !d.experts() &&
+                               !d.model.latent.used() && d.model.kv_heads % (d.t / 2) == 0 &&
+                               d.to.number("micro_batch", 1) % 2 == 0 &&
+                               d.to.number("sequence_slices", 1) == 1;
+              return may ? "[2, " + text_of(d.t / 2) + "]" : "";
+            }},
     KeyDraw{"sequence_parallel", 80,
-            [](Draw& d) { return d.t > 1 ? json_bool(d.experts() || d.chance.percent(60)) : ""; }},
+            [](Draw& d) -> std::string {
+              if (d.t == 1 || d.to.has("tensor_parallel_2d")) return "";
+              return json_bool(d.experts() || d.chance.percent(60));
+            }},
     KeyDraw{"shard_group", 25,
             [](Draw& d) {  // not beside replicas that differ, which is refused
               const bool part = d.to.variation.empty() && d.to.number("zero_stage", 0) > 0 &&
@@ -352,6 +363,12 @@ constexpr std::array kKeys{
               return sent && quantized && !d.own() ? json_bool(true) : "";
             }},
     KeyDraw{"recompute", 60, recompute_of},
+    KeyDraw{"recompute_in_advance", 50,
+            [](Draw& d) {
+              const std::string again = d.said("recompute");
+              const bool may = d.p > 1 && !again.empty() && again != "\"none\"";
+              return may ? json_bool(true) : "";
+            }},
     KeyDraw{"optimizer", 20,
             [](Draw& d) {
               return d.own() ? "" : d.quoted({"adamw_8bit", "muon", "lion"});
@@ -380,6 +397,13 @@ constexpr std::array kKeys{
                                                         : R"(["optimizer", "parameters"])");
               }
               return d.quoted({"optimizer", "activations"});
+            }},
+    KeyDraw{"offload_to", 40,
+            [](Draw& d) {
+              const std::string what = d.said("offload");
+              const bool rests =
+                  what.find("optimizer") != what.npos || what.find("parameters") != what.npos;
+              return rests && d.cluster.nvme.known() ? d.quoted({"host", "nvme"}) : "";
             }},
     KeyDraw{"offload_activations", 70,
             [](Draw& d) {
@@ -476,10 +500,19 @@ constexpr std::array kKeys{
             [](Draw& d) {
               if (d.c == 1) return std::string();
               const std::int64_t kv = std::max<std::int64_t>(d.model.kv_heads / d.t, 1);
-              const bool heads =
-                  d.model.heads % (d.t * d.c) == 0 && (kv % d.c == 0 || d.c % kv == 0);
-              return heads ? d.quoted({"ring", "all_gather", "all_to_all"})
-                           : d.quoted({"ring", "all_gather"});
+              const auto exchange = [&](std::int64_t ranks) {
+                return d.model.heads % (d.t * ranks) == 0 && (kv % ranks == 0 || ranks % kv == 0);
+              };
+              if (d.c % 2 == 0 && d.c > 2 && exchange(2) && d.chance.percent(30)) {
+                return d.quoted({"a2a+p2p"});
+              }
+              return exchange(d.c) ? d.quoted({"ring", "all_gather", "all_to_all"})
+                                   : d.quoted({"ring", "all_gather"});
+            }},
+    KeyDraw{"head_exchange_group", 50,
+            [](Draw& d) {
+              const bool across = d.said("context_parallel_algorithm") == "\"a2a+p2p\"";
+              return across ? std::string("2") : std::string();
             }},
     KeyDraw{"recompute_layers", 30,
             [](Draw& d) {

@@ -146,6 +146,8 @@ Command run_command() {
       {"--throttle", &o->throttle,
        "GBPS,LATENCY_US: links between the processes as slow as that, in each direction"},
       {"--timeout", &o->timeout, "seconds that one op may take", Number{0.01, 1e6}},
+      {"--offload-dir", &o->offload_dir,
+       "where plan.offload_to nvme keeps its files; default: that of temporary files"},
       {"--flight", &o->flight, "write flight records to DIR when several processes fail"},
       {"--dry-run", &o->dry_run, "print the prediction for exactly this run, and stop"},
       {"--json", &o->json, "one JSON document on stdout"},
@@ -155,7 +157,7 @@ Command run_command() {
   };
   command.footer =
       "Environment (torchrun's, Slurm's and Open MPI's variables make it one process of several):\n"
-      "  REHEARSE_ISA=generic|avx2|avx512  the CPU's kernels; left out: the fastest that it has\n"
+      "  REHEARSE_ISA=generic|avx2|avx512|avx512_bf16|amx  the CPU's kernels; left out: the fastest that it has\n"
       "  REHEARSE_SECRET, REHEARSE_SECRET_FILE  who knows it may join; several hosts need one\n"
       "  REHEARSE_NEIGHBORS=0    processes of one machine talk over TCP, not through memory\n"
       "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n"

@@ -14,7 +14,8 @@
 namespace rehearse::cli {
 
 struct RunFlags : ScenarioFlags {
-  std::string device = "auto", trace, metrics, data, checkpoint, resume, flight, throttle;
+  std::string device = "auto", trace, metrics, data, checkpoint, resume, flight, throttle,
+              offload_dir;
   std::int64_t steps = 0;
   std::int32_t processes = 1;
   int threads = 0;

@@ -7,7 +7,7 @@
 
 #include "cli/run/run.h"
 #include "exec/cpu/machine.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "sim/report/plan_remarks.h"
 

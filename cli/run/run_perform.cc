@@ -84,6 +84,7 @@ exec::RunOptions RunFlags::run() const {
   return {.name = scenario,
           .checkpoint = checkpoint,
           .resume = resume,
+          .drives = offload_dir,
           .output = trace,
           .threads = threads,
           .timeout_s = timeout,

@@ -27,6 +27,12 @@ namespace {
 
 using exec::bytes_text, exec::Measurement;
 
+// [B] of a rank of the row on drives.
+std::int64_t nvme_bytes(const Measurement& m, std::size_t row) {
+  const std::vector<Bytes>& drives = m.schedule->nvme_bytes;
+  return drives.empty() ? 0 : drives[row].value;
+}
+
 viz::Summary summary_of(const Trace& trace) {
   const viz::TraceIndex index(trace);
   return viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
@@ -177,7 +183,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
                     {"peak_allocated_bytes", m.counted[r]},
                     {"peak_planned_bytes", m.schedule->live_peak_bytes[r].value},
                     {"peak_reserved_bytes", m.schedule->arena_bytes[r].value},
-                    {"host_bytes", m.schedule->host_bytes[r].value}});
+                    {"host_bytes", m.schedule->host_bytes[r].value},
+                    {"nvme_bytes", nvme_bytes(m, r)}});
   }
   json["memory"] = {{"runtime", "rehearse"},        {"fits", true},
                     {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
@@ -301,15 +308,18 @@ std::string measurement_text(const Measurement& m, const Trace& trace, const Pri
   if (m.ranks_per_core() > 1) text += "note: " + sharing_note(m) + "\n";
   const bool host =
       std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });
+  const bool drives = !m.schedule->nvme_bytes.empty();
   const sim::RankWords names = sim::rank_words(*m.schedule, plan, m.counted.size());
-  text += fmt::format("memory per rank\n  {:<10} {:>12} {:>12}{}\n", names.title, "planned",
-                      "arena", host ? fmt::format(" {:>12}", "host") : "");
+  text += fmt::format("memory per rank\n  {:<10} {:>12} {:>12}{}{}\n", names.title, "planned",
+                      "arena", host ? fmt::format(" {:>12}", "host") : "",
+                      drives ? fmt::format(" {:>12}", "drives") : "");
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
-    text += fmt::format(
-        "  {:<10} {:>12} {:>12}{}\n", names.words[r],
-        bytes_text(m.schedule->live_peak_bytes[r].value),
-        bytes_text(m.schedule->arena_bytes[r].value),
-        host ? fmt::format(" {:>12}", bytes_text(m.schedule->host_bytes[r].value)) : "");
+    text +=
+        fmt::format("  {:<10} {:>12} {:>12}{}{}\n", names.words[r],
+                    bytes_text(m.schedule->live_peak_bytes[r].value),
+                    bytes_text(m.schedule->arena_bytes[r].value),
+                    host ? fmt::format(" {:>12}", bytes_text(m.schedule->host_bytes[r].value)) : "",
+                    drives ? fmt::format(" {:>12}", bytes_text(nvme_bytes(m, r))) : "");
   }
   const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule, order_by);
   if (!note.empty()) text += "  " + note + '\n';

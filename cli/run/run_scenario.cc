@@ -90,6 +90,10 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
     return Error{"plan." + path_of(&Plan::offload) +
                  ": parameters are not offloaded on a GPU yet (--device cpu)"};
   }
+  if (device.cuda() && planned.offload_to == OffloadTarget::Nvme) {
+    return Error{"plan." + path_of(&Plan::offload_to) +
+                 ": nvme is not performed on a GPU yet (--device cpu)"};
+  }
   if (device.cuda() && planned.overlap_pair == PairOverlap::Experts) {
     const ScheduleInfo* info = find_schedule(planned.schedule);
     if (info == nullptr || info->pairing == Pairing::Always) {
@@ -98,7 +102,8 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
                    "their own there, or one (full, none)"};
     }
   }
-  if (scenario.plan.offload.any() && !device.cuda()) {
+  const bool to_memory = planned.offload.activations || planned.offload_to == OffloadTarget::Host;
+  if (planned.offload.any() && to_memory && !device.cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");
   }

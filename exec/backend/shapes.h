@@ -120,6 +120,16 @@ struct StridedNorm {
   bool alone = false;
 };
 
+// LayerNorm (centred) or RMSNorm of rows of which each of several ranks has `h` columns, `total`
+// together, in two steps, between which they add up sums; contiguous.
+struct SharedNorm {
+  std::int64_t rows = 0, h = 0, total = 0;
+  bool centred = false;
+  double epsilon = 0;
+  double weight_offset = 0;                                        // as of rms_norm
+  constexpr std::int64_t sums() const { return centred ? 2 : 1; }  // of a row
+};
+
 // A router's choice: the `per_token` experts with the largest scores; of equal ones the lower.
 //
 // A score is the softmax of the token's logits over all experts, or the sigmoid of a logit. The

@@ -22,7 +22,12 @@ std::int64_t attention_chunk(const OpView& op) {
 
 // The first of the rank's heads with which it attends: another where heads are exchanged.
 std::int64_t first_head(const OpView& op) {
-  return exchanges_heads(op.shared.plan) ? op.context * op.shared.core.heads : 0;
+  return op.context % op.shared.plan.exchanging_ranks() * op.shared.core.heads;
+}
+
+// Which of the key_blocks its own keys are.
+std::int64_t place_of(const OpView& op) {
+  return op.context / op.shared.plan.exchanging_ranks();
 }
 
 // Of this op and layer.
@@ -35,7 +40,8 @@ AttentionShape attention_shape(const OpView& op) {
   form.softcap = m.attention_softcap;
   form.window = m.window(layer) < sequence ? m.window(layer) : 0;
   form.alibi_heads = m.positions == PositionKind::Alibi ? m.heads : 0;
-  form.first_head = op.coordinate * op.shared.shape.heads + first_head(op);
+  const std::int32_t place = op.shared.shape.grid.any() ? op.grid_column() : op.coordinate;
+  form.first_head = place * op.shared.shape.heads + first_head(op);
   if (const std::byte* sinks = op.parameter(ParameterRole::Sinks)) {
     form.sinks = sinks + first_head(op) * op.shared.shape.element;
   }
@@ -58,21 +64,21 @@ AttentionShape whole_shape(const OpView& op) {
   return shape;
 }
 
-// The first key of qkv(tokens, columns).
+// The first key of qkv(tokens, columns) of the core.
 std::byte* keys(const OpView& op, std::byte* qkv) {
-  return op.element(qkv, op.shared.shape.heads * op.shared.shape.head_dim);
+  return op.element(qkv, op.shared.core.heads * op.shared.core.head_dim);
 }
 
-// The rank whose keys a part of attention meets: so many steps before this one round the ring.
+// The place whose keys a part of attention meets: so many steps before this one round the ring.
 std::int64_t owner_of(const OpView& op, const Node& n) {
-  const std::int64_t ring = op.shared.plan.context_parallel;
-  return (op.context - n.step + ring) % ring;
+  const std::int64_t ring = key_blocks(op.shared.plan);
+  return (place_of(op) - n.step + ring) % ring;
 }
 
 // Elements before the part's keys in the array that has them, or their gradients.
 std::int64_t before_keys(const OpView& op, const Node& n) {
   if (n.step == 0 || !gathers_keys(op.shared.plan)) return 0;
-  return owner_of(op, n) * op.shared.shape.tokens * op.shared.attention.kv_columns();
+  return owner_of(op, n) * op.shared.core.tokens * op.shared.core.kv_columns();
 }
 
 // The first key that a part of attention meets: a rank's own keys lie in qkv, others' in a block
@@ -86,15 +92,15 @@ std::byte* keys_of(const OpView& op, const Node& n) {
 // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all
 // queries and its second after, a later rank's both lie between.
 AttentionPart part_of(const OpView& op, const Node& n) {
-  const std::int64_t rows = op.shared.attention.sequence;
+  const std::int64_t rows = op.shared.core.sequence;
   AttentionPart part{.shape = attention_shape(op), .query_end = rows, .key_end = rows};
-  part.key_stride = n.step == 0 ? op.shared.attention.columns() : op.shared.attention.kv_columns();
+  part.key_stride = n.step == 0 ? op.shared.core.columns() : op.shared.core.kv_columns();
   part.first = n.first;
   part.query_position = std::max(op.compute->slice, 0) * rows;
   part.key_position = n.slice >= 0 ? n.slice * rows : part.query_position;
   if (n.slice >= 0) return part;
   part.causal = n.step == 0;
-  if (n.step > 0) (n.step <= op.context ? part.key_end : part.query_begin) = rows / 2;
+  if (n.step > 0) (n.step <= place_of(op) ? part.key_end : part.query_begin) = rows / 2;
   return part;
 }
 
@@ -104,12 +110,12 @@ struct Run {
   std::int64_t row, rows, position;
 };
 
-std::vector<Run> runs_of(const OpView& op, std::int64_t slice, std::int64_t rank) {
-  const std::int64_t ring = op.shared.plan.context_parallel, pieces = ring > 1 ? 2 : 1;
-  const std::int64_t rows = op.shared.attention.sequence / pieces, cut = attention_chunk(op);
+std::vector<Run> runs_of(const OpView& op, std::int64_t slice, std::int64_t place) {
+  const std::int64_t ring = key_blocks(op.shared.plan), pieces = ring > 1 ? 2 : 1;
+  const std::int64_t rows = op.shared.core.sequence / pieces, cut = attention_chunk(op);
   std::vector<Run> runs;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const std::int64_t number = piece == 0 ? rank : 2 * ring - 1 - rank;
+    const std::int64_t number = piece == 0 ? place : 2 * ring - 1 - place;
     std::int64_t position = (slice * pieces * ring + number) * rows;
     for (std::int64_t row = piece * rows, end = row + rows, count = 0; row < end; row += count) {
       count = cut > 0 ? std::min(end - row, cut - position % cut) : rows;
@@ -125,11 +131,11 @@ std::vector<Run> runs_of(const OpView& op, std::int64_t slice, std::int64_t rank
 template <class Use>
 void for_parts(const OpView& op, const Node& n, const Use& use) {
   const AttentionPart block = part_of(op, n);
-  const std::int64_t ring = op.shared.plan.context_parallel, cut = attention_chunk(op);
+  const std::int64_t ring = key_blocks(op.shared.plan), cut = attention_chunk(op);
   if (cut == 0 && (ring == 1 || !block.shape.form.reads_positions())) return use(block);
   const std::int64_t slice = std::max(op.compute->slice, 0);
   const std::int64_t of_keys = n.slice >= 0 ? n.slice : slice;
-  const std::vector<Run> queries = runs_of(op, slice, op.context);
+  const std::vector<Run> queries = runs_of(op, slice, place_of(op));
   const std::vector<Run> keys = runs_of(op, of_keys, owner_of(op, n));
   bool none = true;
   const auto meet = [&](const Run& query, const Run& key) {
@@ -249,27 +255,28 @@ void attention_backward(const OpView& op, const Node& n) {
 }
 
 void pack_keys(const OpView& op, const Node& n) {
-  const std::int64_t columns = op.shared.attention.kv_columns();
-  op.kernels.copy_columns(op.lane, op.shared.shape.tokens, columns, keys(op, op.in(n, 0)),
-                          op.shared.attention.columns(), op.out(n), columns);
+  const AttentionShape& core = op.shared.core;
+  op.kernels.copy_columns(op.lane, core.tokens, core.kv_columns(), keys(op, op.in(n, 0)),
+                          core.columns(), op.out(n), core.kv_columns());
 }
 
 void store_output(const OpView& op, const Node& n) {
-  const RankShape& s = op.shared.shape;
-  op.kernels.cast(op.lane, s.tokens * s.heads * s.value_dim, floats(op.in(n, 0)), op.out(n));
+  const AttentionShape& core = op.shared.core;
+  op.kernels.cast(op.lane, core.tokens * core.heads * core.value_dim, floats(op.in(n, 0)),
+                  op.out(n));
 }
 
 void add_key_gradients(const OpView& op, const Node& n) {
-  op.kernels.add(op.lane, op.shared.shape.tokens * op.shared.attention.kv_columns(),
-                 floats(op.in(n, 0)), floats(op.out(n)));
+  op.kernels.add(op.lane, op.shared.core.tokens * op.shared.core.kv_columns(), floats(op.in(n, 0)),
+                 floats(op.out(n)));
 }
 
 void store_gradients(const OpView& op, const Node& n) {
-  const RankShape& s = op.shared.shape;
-  op.kernels.cast_columns(op.lane, s.tokens, s.heads * s.head_dim, floats(op.in(n, 0)), op.out(n),
-                          op.shared.attention.columns());
-  op.kernels.cast_columns(op.lane, s.tokens, op.shared.attention.kv_columns(), floats(op.in(n, 1)),
-                          keys(op, op.out(n)), op.shared.attention.columns());
+  const AttentionShape& core = op.shared.core;
+  op.kernels.cast_columns(op.lane, core.tokens, core.heads * core.head_dim, floats(op.in(n, 0)),
+                          op.out(n), core.columns());
+  op.kernels.cast_columns(op.lane, core.tokens, core.kv_columns(), floats(op.in(n, 1)),
+                          keys(op, op.out(n)), core.columns());
 }
 
 void spread_heads(const OpView& op, const Node& n) {

@@ -60,6 +60,7 @@ struct CollectiveRequest {
   std::byte* in = nullptr;    // AllGather: own part; else the whole array
   std::byte* out = nullptr;   // AllGather: the whole array; ReduceScatter: own part. May alias `in`
   std::int64_t elements = 0;  // of the whole array
+  std::int32_t root = 0;      // Broadcast, Reduce: the member
   std::int64_t pitch = 0;     // as Exchange has it
   std::int32_t layer = -1;    // of the model; -1: of its ends
   // AllToAll in unequal parts: by member, until the cursor goes on (Contribution).

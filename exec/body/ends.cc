@@ -21,15 +21,18 @@ VocabularyShape vocabulary(const Transformer& m, std::int64_t columns, std::int6
           .softcap = static_cast<float>(m.final_softcap)};
 }
 
-// The rank's part of it.
+// The rank's rows of the table.
 VocabularyShape vocabulary(const OpView& op) {
-  const std::int64_t columns = op.shared.shape.vocabulary;
-  return vocabulary(op.shared.model, columns, op.coordinate * columns);
+  const RankShape& s = op.shared.shape;
+  return vocabulary(op.shared.model, s.vocabulary,
+                    (s.grid.any() ? op.grid_row() : op.coordinate) * s.vocabulary);
 }
 
-// As the logits have it, whose rows may be longer.
+// Its columns of the logits, whose rows may be longer.
 VocabularyShape logit_shape(const OpView& op) {
-  VocabularyShape shape = vocabulary(op);
+  const RankShape& s = op.shared.shape;
+  VocabularyShape shape = vocabulary(op.shared.model, s.logits,
+                                     (s.grid.any() ? op.grid_column() : op.coordinate) * s.logits);
   shape.columns = op.shared.shape.logit_columns;
   return shape;
 }
@@ -42,26 +45,33 @@ std::int64_t chunk_rows(const OpView& op, const Node& n) {
 
 // What the rows of the chunk at hand are to be followed by.
 const std::int32_t* targets(const OpView& op) {
-  return op.compute->at.targets + op.carry.chunk;
+  const std::int64_t others = op.shared.shape.grid.any() ? op.grid_row() : 0;  // rows of a grid
+  return op.compute->at.targets + others * op.shared.shape.tokens + op.carry.chunk;
+}
+
+// That meet the rank's rows of the table: of a grid those of all its rows.
+std::int64_t looked_up(const OpView& op) {
+  const RankShape& s = op.shared.shape;
+  return s.batch_tokens();
 }
 
 }  // namespace
 
 void lookup(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
-  op.kernels.embed(op.lane, s.tokens, s.hidden, op.compute->at.tokens, op.parameter(n),
+  op.kernels.embed(op.lane, looked_up(op), s.hidden, op.compute->at.tokens, op.parameter(n),
                    vocabulary(op), op.out(n));
 }
 
 void table_gradient(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
-  op.kernels.embed_backward(op.lane, s.tokens, s.hidden, op.compute->at.tokens, op.in(n, 0),
+  op.kernels.embed_backward(op.lane, looked_up(op), s.hidden, op.compute->at.tokens, op.in(n, 0),
                             vocabulary(op), ints(op.in(n, 1)), op.gradient(n));
 }
 
 void add_positions(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
-  const std::byte* positions = op.parameter(n);
+  const std::byte* positions = n.reads.size() > 1 ? op.in(n, 1) : op.parameter(n);  // gathered
   for_runs(
       op, first_row(op), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t first) {
         op.kernels.add_positions(op.lane, rows, s.hidden, first, op.shared.plan.sequence_length,

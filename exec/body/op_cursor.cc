@@ -7,6 +7,7 @@
 
 #include "exec/body/body_runner.h"
 #include "exec/body/experts.h"
+#include "exec/body/grid_panels.h"
 #include "exec/body/node_rows.h"
 
 namespace rehearse::exec {
@@ -63,9 +64,12 @@ CollectiveRequest request_of(const OpView& op, const Node& n, UnequalParts* part
                             .kind = collective_kind(n.kind()),
                             .type = type,
                             .maximum = n.kernel == Kernel::MaximaOverRanks,
-                            .in = statistics ? op.out(n) : op.in(n, 0),
+                            .in = statistics        ? op.out(n)
+                                  : n.reads.empty() ? brought_of_parameter(op, n)
+                                                    : op.in(n, 0),
                             .out = op.out(n),
                             .elements = n.bytes / bytes_of(type),
+                            .root = n.owner,
                             .layer = op.info().layer};
   if (n.pieces > 1) take_piece(op, n, request);
   const bool rows = n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine;

@@ -95,6 +95,10 @@ struct OpView {
   std::int64_t layer() const { return std::max(info().layer, 0); }
   // The first of this rank's key heads, of which it has one, where ranks share them.
   std::int64_t key_head() const { return coordinate / shared.layout.key_value_replicas(); }
+  // Of a grid of tensor parallel ranks.
+  std::int32_t grid_row() const { return coordinate / grid_columns(); }
+  std::int32_t grid_column() const { return coordinate % grid_columns(); }
+  std::int32_t grid_columns() const { return std::max(shared.shape.grid.columns, 1); }
   // Of the op's k-th segment.
   const Body& body_of(std::size_t k, Direction direction) const {
     return shared.body(compute->segments[k], direction, compute->slice, compute->apart);

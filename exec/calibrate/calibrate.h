@@ -61,6 +61,7 @@ struct ExchangeTime {
   double us = 0;
   // How they reach each other: in one process, or each in its own.
   enum class Way : std::uint8_t { Process, Memory, Tcp } way = Way::Process;
+  bool apart = false;  // a sum that is written beside what was summed, not over it
 };
 
 struct MachineTables {
@@ -77,10 +78,11 @@ struct MachineTables {
   std::vector<CopyTime> copies;  // to and from a GPU
   // Time of each while every core computes, over its time alone.
   double products_together = 1, attention_together = 1, kernels_together = 1;
-  double op_us = 0;        // of the scheduler, per op of a schedule
-  double meeting_us = 0;   // a collective: from the last rank's arrival until all go on
-  double handover_us = 0;  // a transfer: from both ends' arrival until the receiver goes on
-  double launch_us = 0;    // of the host, to issue a kernel to a GPU
+  double products_in_bf16 = 1;  // time of a product in bf16 over the same one's in fp32
+  double op_us = 0;             // of the scheduler, per op of a schedule
+  double meeting_us = 0;        // a collective: from the last rank's arrival until all go on
+  double handover_us = 0;       // a transfer: from both ends' arrival until the receiver goes on
+  double launch_us = 0;         // of the host, to issue a kernel to a GPU
   // How much slower a GPU's products are beside a collective; empty: there was none beside.
   std::optional<double> beside_collective;
   double noise = 0;  // median spread of a point's repetitions (quartiles over median)

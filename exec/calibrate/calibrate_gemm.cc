@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <vector>
 
+#include "exec/backend/element.h"
 #include "exec/calibrate/calibrate_parts.h"
+#include "exec/cpu/cpu_backend.h"
 #include "schedules/body/own/body_rehearse.h"
 
 namespace rehearse::exec {
@@ -75,6 +78,56 @@ void measure_round(Calibration& c) {
       [&] { perform_gemm(c.kernels, GemmRole::Forward, m, n, n, c.memory, c.written, in, out); }));
 }
 
+namespace {
+
+// [us] of a product of a role, of numbers that are neither huge nor below what types have.
+template <class E>
+double product_us(Stopwatch& watch, Kernels& kernels, GemmRole role, std::int64_t tokens,
+                  std::int64_t features) {
+  const auto numbers = [](std::int64_t count) {
+    std::vector<E> values;
+    for (std::int64_t i = 0; i < count; ++i) {
+      values.push_back(E(0.25F + static_cast<float>(i * 37 % 101) / 128.0F));
+    }
+    return values;
+  };
+  const std::vector<E> rows = numbers(tokens * features), weight = numbers(features * features);
+  std::vector<E> out(rows.size());
+  std::vector<float> gradient(weight.size());
+  return watch.median_us([&] {
+    if (role == GemmRole::Forward) {
+      kernels.linear(kLane, tokens, features, features, rows.data(), weight.data(), nullptr,
+                     out.data());
+    } else if (role == GemmRole::InputGradient) {
+      kernels.linear_input(kLane, tokens, features, features, rows.data(), weight.data(),
+                           out.data());
+    } else {
+      kernels.linear_weight(kLane, tokens, features, features, rows.data(), rows.data(),
+                            gradient.data());
+    }
+  });
+}
+
+// Where a processor multiplies bf16 itself, or widens: the median over roles and a few sizes. The
+// table's own grid would take as long again.
+double products_in_bf16(Calibration& c) {
+  const Backend narrow = make_cpu_backend(ElementType::BFloat16);
+  std::vector<double> ratios;
+  const std::vector<std::int64_t>& sizes = c.sizes.features;
+  for (const std::int64_t features : {sizes[sizes.size() / 2], sizes.back()}) {
+    for (const GemmRole role : kRoles) {
+      const std::int64_t tokens = c.sizes.tokens.back();
+      const double wide = product_us<float>(c.watch, c.kernels, role, tokens, features);
+      ratios.push_back(product_us<BFloat16>(c.watch, *narrow.kernels, role, tokens, features) /
+                       wide);
+    }
+  }
+  std::ranges::sort(ratios);
+  return (ratios[ratios.size() / 2 - 1] + ratios[ratios.size() / 2]) / 2;
+}
+
+}  // namespace
+
 void measure_gemm(Calibration& c) {
   constexpr std::size_t kRounds = 8;  // meanwhile
   std::set<Shape> shapes;
@@ -97,6 +150,9 @@ void measure_gemm(Calibration& c) {
     const double us = c.watch.median_us(
         [&] { perform_gemm(c.kernels, s.role, s.m, s.n, s.k, c.memory, c.written, in, out); });
     c.tables.gemm.push_back({s.role, s.m, s.n, s.k, us});
+  }
+  if (!c.gpu() && c.options.type == ElementType::Float32) {
+    c.tables.products_in_bf16 = products_in_bf16(c);
   }
 }
 

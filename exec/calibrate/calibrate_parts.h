@@ -2,10 +2,31 @@
 // The parts of a calibration, one file each. Each appends to the tables what it measures.
 #pragma once
 
+#include <array>
+
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/measure.h"
 
 namespace rehearse::exec {
+
+// How an exchange is measured: one that leaves the whole array everywhere, or a sum, goes over what
+// was brought, as gradients' do; a sum also beside it (`apart`), as those of a file's own groups.
+struct ExchangeForm {
+  OpKind kind{};
+  bool apart = false;
+  bool in_place() const {
+    return !apart &&
+           (kind == OpKind::AllReduce || kind == OpKind::Broadcast || kind == OpKind::Reduce);
+  }
+};
+inline constexpr std::array<ExchangeForm, 8> kExchangeForms{{{OpKind::AllReduce},
+                                                             {OpKind::AllGather},
+                                                             {OpKind::ReduceScatter},
+                                                             {OpKind::AllToAll},
+                                                             {OpKind::Broadcast},
+                                                             {OpKind::Reduce},
+                                                             {OpKind::AllReduce, true},
+                                                             {OpKind::Reduce, true}}};
 
 inline constexpr Lane kLane{0, Stream::Compute};  // that measures
 

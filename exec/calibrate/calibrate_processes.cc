@@ -113,18 +113,17 @@ class Exchanges {
     for (std::int32_t r = 0; r < processes; ++r) ranks_.push_back(r);
   }
 
-  void collective(OpKind kind, std::int64_t elements) {
-    const bool in_place =
-        kind == OpKind::AllReduce || kind == OpKind::Broadcast || kind == OpKind::Reduce;
+  void collective(const ExchangeForm& form, std::int64_t elements) {
+    const bool in_place = form.in_place();
     const std::size_t members = ranks_.size();
     std::vector<std::vector<Contribution>> brought(members, std::vector<Contribution>(members));
-    add(kind, elements, [&] {
+    add(form, elements, [&] {
       for (std::int32_t p = 0; p < processes_; ++p) {
         const auto own = static_cast<std::size_t>(p);
         Contribution& mine = brought[own][own];
         mine.in = in_place ? c_.written.next(elements) : c_.memory.next(elements);
         mine.out = in_place ? mine.in : c_.written.next(elements);
-        mesh_.at(p).collective({.kind = kind,
+        mesh_.at(p).collective({.kind = form.kind,
                                 .elements = elements,
                                 .sequence = sequence_,
                                 .ranks = ranks_,
@@ -136,7 +135,7 @@ class Exchanges {
 
   void transfer(std::int64_t elements) {
     const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
-    add(OpKind::Send, elements, [&] {
+    add({OpKind::Send}, elements, [&] {
       const auto tag = static_cast<std::uint64_t>(sequence_);
       auto* from = reinterpret_cast<std::byte*>(c_.memory.next(elements));
       auto* to = reinterpret_cast<std::byte*>(c_.written.next(elements));
@@ -146,13 +145,13 @@ class Exchanges {
   }
 
  private:
-  void add(OpKind kind, std::int64_t elements, const std::function<void()>& begin) {
+  void add(const ExchangeForm& form, std::int64_t elements, const std::function<void()>& begin) {
     const double us = watch_.median_us([&] {
       begin();
       ++sequence_;
       if (const Result<> done = calls_.wait(); !done) c_.watch.fail(done.error().message);
     });
-    c_.tables.exchanges.push_back({kind, processes_, 4 * elements, us, way_});
+    c_.tables.exchanges.push_back({form.kind, processes_, 4 * elements, us, way_, form.apart});
   }
 
   Calibration& c_;
@@ -179,10 +178,7 @@ void measure_processes(Calibration& c) {
       Exchanges exchanges(c, mesh, processes,
                           by_memory ? ExchangeTime::Way::Memory : ExchangeTime::Way::Tcp);
       for (std::int64_t n = range.first; n <= range.last; n *= range.factor) {
-        for (const OpKind kind : {OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter,
-                                  OpKind::AllToAll, OpKind::Broadcast, OpKind::Reduce}) {
-          exchanges.collective(kind, n);
-        }
+        for (const ExchangeForm& form : kExchangeForms) exchanges.collective(form, n);
         if (processes == 2) exchanges.transfer(n);
       }
     }

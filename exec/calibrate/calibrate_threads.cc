@@ -10,8 +10,10 @@
 namespace rehearse::exec {
 namespace {
 
+constexpr std::int64_t kExchangeSlack = 64;  // [floats] arrays begin on lines of their own
+
 struct ExchangeCase {
-  OpKind kind{};
+  ExchangeForm form;
   std::int32_t ranks = 2;
   std::int64_t elements = 0;  // of the whole array
 };
@@ -26,14 +28,15 @@ double exchange_us(Calibration& c, const ExchangeCase& what) {
     ranks[static_cast<std::size_t>(r)] = r;
     lanes[static_cast<std::size_t>(r)] = {r, Stream::Compute};
   }
+  const bool in_place = what.form.in_place();
+  const std::int64_t all = (what.elements + kExchangeSlack) * what.ranks;  // no two share memory
+  if (!c.written.holds(all) || (!in_place && !c.memory.holds(all))) return 0;
   return c.watch.median_us([&] {
     for (Contribution& one : brought) {
-      const bool in_place = what.kind == OpKind::AllReduce || what.kind == OpKind::Broadcast ||
-                            what.kind == OpKind::Reduce;
       one.in = in_place ? c.written.next(what.elements) : c.memory.next(what.elements);
       one.out = in_place ? one.in : c.written.next(what.elements);
     }
-    c.device.exchange({.kind = what.kind,
+    c.device.exchange({.kind = what.form.kind,
                        .elements = what.elements,
                        .ranks = ranks,
                        .contributions = brought,
@@ -82,17 +85,22 @@ double slowdown(Calibration& c, int threads, const std::function<void(int thread
 void measure_exchanges(Calibration& c) {
   std::vector<ExchangeCase> cases;
   const CalibrateSizes::Range& range = c.sizes.exchanged;
-  for (const OpKind kind : {OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter,
-                            OpKind::AllToAll, OpKind::Broadcast, OpKind::Reduce}) {
+  for (const ExchangeForm& form : kExchangeForms) {
     for (const std::int32_t ranks : {2, 4, 8}) {
       for (std::int64_t n = range.first; n <= range.last; n *= range.factor) {
-        cases.push_back({kind, ranks, n});
+        cases.push_back({form, ranks, n});
       }
     }
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    c.tables.exchanges.push_back(
-        {cases[i].kind, cases[i].ranks, 4 * cases[i].elements, exchange_us(c, cases[i])});
+    const double us = exchange_us(c, cases[i]);
+    if (us > 0) {
+      c.tables.exchanges.push_back({.kind = cases[i].form.kind,
+                                    .ranks = cases[i].ranks,
+                                    .bytes = 4 * cases[i].elements,
+                                    .us = us,
+                                    .apart = cases[i].form.apart});
+    }
     c.progress("collectives", static_cast<double>(i + 1) / static_cast<double>(cases.size()));
   }
   for (std::int64_t n = range.first; n <= range.last; n *= range.factor) {

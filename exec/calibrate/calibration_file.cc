@@ -116,6 +116,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
     if (p.way != ExchangeTime::Way::Process) {
       point["between_processes"] = p.way == ExchangeTime::Way::Memory ? "memory" : "tcp";
     }
+    if (p.apart) point["apart"] = true;
     point["bytes"] = p.bytes;
     point["time_us"] = rounded_us(p.us);
     points.push_back(std::move(point));
@@ -144,6 +145,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   }
   scalars["scatter.together"] = rounded(t.together_scatter);
   scalars["workers.matrix_products"] = rounded(t.products_together);
+  scalars["workers.products_in_bf16"] = rounded(t.products_in_bf16);
   scalars["workers.attention"] = rounded(t.attention_together);
   scalars["workers.memory_bound"] = rounded(t.kernels_together);
   scalars["workers.meeting_us"] = rounded_us(t.meeting_us);

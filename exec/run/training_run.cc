@@ -137,7 +137,8 @@ Result<> TrainingRun::open_device() {
       Interpreter::create({scenario_.model, plan}, schedule_, backend_,
                           {.workers = workers_,
                            .communicator = nccl_ != nullptr ? nccl_.get() : all_.communicator(),
-                           .observer = all_.observer()});
+                           .observer = all_.observer(),
+                           .drives = options_.drives});
   if (!process) return Error{options_.name + ": " + process.error().message};
   process_ = std::move(process).value();
   return {};

@@ -23,6 +23,7 @@ struct RunOptions {
   std::string name;        // of the scenario: errors begin with it
   std::string checkpoint;  // directory of checkpoints to write; empty: none
   std::string resume;      // a checkpoint or weights to go on from; empty: first weights
+  std::string drives;      // directory of what plan.offload_to nvme keeps there
   std::string output;      // what the caller will write: that it can be is known before step 1
   int threads = 0;         // of each process; 0: its share of the machine
   double timeout_s = 600;  // of one op

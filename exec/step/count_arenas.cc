@@ -30,7 +30,7 @@ Result<std::vector<std::int64_t>> count_arenas(const Schedule& s) {
     ends.resize(begins.size());
     for (std::size_t v = 0; v < s.values.size(); ++v) {
       const Value& value = s.values[v];
-      if (value.row.value != r || value.home == Home::Host || value.bytes.value == 0) continue;
+      if (value.row.value != r || value.home != Home::Device || value.bytes.value == 0) continue;
       if (!value.define) {
         if (!add(value)) return Error{value_name(s, {static_cast<std::int32_t>(v)}) + " overlaps"};
       } else {

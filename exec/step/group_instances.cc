@@ -27,14 +27,17 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Mesh& mesh) {
       members.push_back(r);
     }
     // Members of dp, or of a part of it, in order of their replica, so that shard k is member k's.
-    const ReplicaPart part = traits(group.kind).part;
+    const GroupTraits& spans = traits(group.kind);
+    const ReplicaPart part = spans.part;
     const bool of_replicas = group.kind == GroupKind::Data || part != ReplicaPart::All;
     for (std::int32_t r = 0; of_replicas && r < mesh.ranks(); ++r) {
       const std::int32_t replica = mesh.replica(mesh.coordinates({r}));
       Place& place = places[static_cast<std::size_t>(r)];
-      place.member = part == ReplicaPart::Neighbours ? replica % mesh.shards()
-                     : part == ReplicaPart::Across   ? replica / mesh.shards()
-                                                     : replica;
+      place.member = part == ReplicaPart::Neighbours ? replica % mesh.neighbours(spans.data)
+                     : part == ReplicaPart::Across
+                         ? (spans.data ? replica : mesh.coordinates({r}).context) /
+                               mesh.neighbours(spans.data)
+                         : replica;
       ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
     }
     // Members of a file's own group as it lists them.

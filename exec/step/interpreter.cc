@@ -51,6 +51,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
         "plan.schedule: collectives of groups of its own are performed on the CPU only, not on " +
         std::string(backend.device->name())};
   }
+  if (!schedule.nvme_bytes.empty() && backend.device->asynchronous()) {
+    return Error{"plan.offload_to: nvme is performed on the CPU only, not on " +
+                 std::string(backend.device->name())};
+  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(new Interpreter({.layout = layout,
@@ -89,6 +93,12 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
       if (!host) return host.error();
       rank->host = host.value();
     }
+    if (!schedule.nvme_bytes.empty()) {
+      Result<OffloadFile> file =
+          OffloadFile::open(options.drives, schedule.nvme_bytes[rank->row.index()].value);
+      if (!file) return file.error();
+      rank->drives = std::move(file).value();
+    }
     const std::int64_t layers = layout.model.layers, experts = layers * layout.model.experts.count;
     if (experts > 0) {
       const std::int64_t counts = (plan.expert_drop > 0 ? 2 : 1) * experts;
@@ -114,7 +124,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     local.ranks.push_back(std::move(rank));
   }
   const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
-                             static_cast<std::size_t>(layout.shape.tokens);
+                             static_cast<std::size_t>(layout.shape.batch_tokens());
   local.inputs.resize(static_cast<std::size_t>(plan.replicas()));
   for (const auto& rank : local.ranks) {
     // Through one GPU its process has the batch of all, the others none.
@@ -258,6 +268,7 @@ void Interpreter::initialise(const ValueOf& value_of, int threads) {
     }
   }
   set_correction(std::move(correction));
+  for (const auto& rank : local_.ranks) rank->drives.release_all();
 }
 
 Result<> Interpreter::experts_held(std::int64_t step, bool gave_numbers) const {

@@ -39,6 +39,7 @@ struct InterpreterOptions {
   int workers = 1;
   Communicator* communicator = nullptr;  // where this process holds only a part of the ranks
   Observer* observer = nullptr;          // told of every op as it begins, waits and ends
+  std::string drives;                    // directory of OffloadFile
 };
 
 class Interpreter {

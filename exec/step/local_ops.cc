@@ -73,7 +73,8 @@ class LocalOp {
     const std::size_t last = operands_.size() - 1;
     for (std::size_t k = 0; k < last; ++k) {
       if (value(k).kind == ValueKind::Metrics) {
-        if (rank_.at.tensor == 0) loss = data(k);
+        // Of a grid every row has the loss of its own samples.
+        if (local_.mesh.grid_column(rank_.at) == 0) loss = data(k);
         continue;
       }
       const Bucket& bucket = s_.buckets[value(k).bucket.index()];
@@ -140,6 +141,10 @@ class LocalOp {
     for (std::size_t k = 0; k + 1 < operands_.size(); k += 2) {
       copy(local_.address(rank_, operands_[k].value), local_.address(rank_, operands_[k + 1].value),
            value(k).bytes.value);
+      for (const std::size_t side : {k, k + 1}) {
+        if (value(side).home != Home::Nvme) continue;
+        rank_.drives.release(local_.address(rank_, operands_[side].value), value(side).bytes.value);
+      }
     }
   }
   const Value& value(std::size_t k) const { return s_.values[operands_[k].value.index()]; }

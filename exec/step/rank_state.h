@@ -10,6 +10,7 @@
 
 #include "exec/backend/backend.h"
 #include "exec/body/body_runner.h"
+#include "exec/step/offload_file.h"
 #include "exec/weights/parameters.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/scenario/mesh.h"
@@ -23,6 +24,7 @@ struct RankState {
   Folded folded;                                // among the experts
   std::int32_t replica = 0;                     // Mesh::replica: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
+  OffloadFile drives;                           // likewise; the file of nothing where it does not
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
   ExpertCounts expert_counts;
   std::span<double> expert_rows;    // of them, rows and dropped
@@ -50,7 +52,10 @@ struct LocalRanks {
 
   std::byte* address(const RankState& rank, ValueId value) const {
     const Value& of = schedule.values[value.index()];
-    return (of.home == Home::Host ? rank.host : rank.arena) + of.offset.value;
+    std::byte* const begin = of.home == Home::Nvme   ? rank.drives.data()
+                             : of.home == Home::Host ? rank.host
+                                                     : rank.arena;
+    return begin + of.offset.value;
   }
   float* floats(const RankState& rank, ValueId value) const {
     return reinterpret_cast<float*>(address(rank, value));

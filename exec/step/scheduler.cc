@@ -431,7 +431,8 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
                     .type = request.type,
                     .maximum = request.maximum,
                     .elements = request.elements,
-                    .pitch = request.pitch},
+                    .pitch = request.pitch,
+                    .root = request.root},
                    lock);
         break;
       case Progress::Waits:

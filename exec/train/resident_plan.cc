@@ -156,8 +156,9 @@ ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunSha
   const std::int64_t p = shape.processes, all = p + (shape.launched ? 1 : 0);
   const std::int64_t ranks = plan.gpus();
   const std::int64_t ops = ops_of_ranks(s, rows_of_ranks(plan, s));
-  const std::int64_t tokens = plan.microbatches() * plan.sequence_slices * layout.shape.tokens *
-                              plan.data_parallel * plan.context_parallel;
+  const std::int64_t tokens = plan.microbatches() * plan.sequence_slices *
+                              layout.shape.batch_tokens() * plan.data_parallel *
+                              plan.context_parallel;
   const std::int64_t threads = p * (shape.workers - 1 + (p > 1 ? kServants : 0));
   // In every process that holds it whole: where it lies in several, each holds all replicas'.
   const std::int64_t batches = p * 2 * 4 * tokens;

@@ -9,7 +9,7 @@
 
 #include "exec/cpu/optimizer.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_size.h"
 
 namespace rehearse::exec {

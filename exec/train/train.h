@@ -22,7 +22,7 @@ namespace rehearse::exec {
 // The schedule that the executor performs, with its arena; the simulator's, op for op. An order
 // from a file (plan.schedule "file:PATH") fills in what the plan left to it. What a planned
 // schedule leaves open is the caller's to choose before (plan.order,
-// schedules/passes/plan_order.h). `order_by`: what ops take, by which their order is decided
+// schedules/passes/planned/plan_order.h). `order_by`: what ops take, by which their order is decided
 // (LowerOptions::price); none: estimates.
 Result<Schedule> lower_for_run(const Transformer& model, Plan& plan, const PriceOps& order_by = {});
 // The arenas of all ranks together, on device and host [B].

@@ -87,7 +87,29 @@ std::int64_t whole_row(const ModelPart& part, std::int64_t c, std::int64_t t, st
 
 }  // namespace
 
+namespace {
+
+// Of a rank at place `coordinate` of tp, which is a grid (schedules/body/sizes.h).
+std::int64_t whole_of_grid(const Layout& layout, const ModelPart& part, std::int32_t coordinate,
+                           std::int64_t local) {
+  const TensorGrid& grid = layout.plan.tensor_parallel_2d;
+  const std::int64_t row = coordinate / grid.columns, column = coordinate % grid.columns;
+  const GridPart here = grid_part(layout, part);
+  if (is_grid_table(part)) {
+    const std::int64_t of_table = row * here.rows + local / here.columns;
+    return of_table < part.out ? of_table * part.in + column * here.columns + local % here.columns
+                               : -1;
+  }
+  if (part.in == 1) return whole_row(part, column, grid.columns, row * here.rows + local);
+  const std::int64_t each = here.rows * here.columns, panel = row * here.panels + local / each;
+  const std::int64_t at = whole_row(part, column, grid.columns, local % each / here.columns);
+  return at * part.in + panel * here.columns + local % here.columns;
+}
+
+}  // namespace
+
 std::int64_t part_columns(const Layout& layout, const TensorPlace& place) {
+  if (layout.plan.tensor_parallel_2d.any()) return grid_part(layout, place.part).columns;
   if (cut_of(place) != Cut::Columns) return place.part.in;
   const Plan& plan = layout.plan;
   return place.part.in / (place.part.expert ? plan.expert_tensor_parallel : plan.tensor_parallel);
@@ -97,6 +119,7 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
                            std::int64_t local) {
   const Plan& plan = layout.plan;
   const ModelPart& part = place.part;
+  if (plan.tensor_parallel_2d.any()) return whole_of_grid(layout, part, coordinate, local);
   const bool experts = part.expert;
   const std::int64_t t = experts ? plan.expert_tensor_parallel : plan.tensor_parallel;
   const std::int64_t c = experts ? coordinate % t : coordinate;
@@ -120,6 +143,7 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
 
 std::int64_t counted_elements(const Layout& layout, const TensorPlace& place,
                               std::int32_t coordinate) {
+  if (layout.plan.tensor_parallel_2d.any()) return place.what.elements;  // all are cut
   if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
   // Ranks that share an expert's matrices hold the bias of what they sum alike.
   const ModelPart& part = place.part;

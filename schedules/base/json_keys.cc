@@ -248,6 +248,13 @@ std::vector<std::string> schema_bounds(const KeySpec& spec) {
   return bounds;
 }
 
+// A word that stands for itself in a pattern: "a2a+p2p".
+std::string literal(std::string_view word) {
+  std::string text;
+  for (const char c : word) text += c == '+' ? std::string("\\+") : std::string(1, c);
+  return text;
+}
+
 // The members of one key's schema, without braces, each on a line of its own.
 std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nullable) {
   std::string text;
@@ -262,7 +269,7 @@ std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nu
   // A choice binds strings alone; where other types are allowed too, `pattern` says just that.
   std::string choices;
   for (const std::string_view choice : spec.choices) {
-    choices += (choices.empty() ? "" : "|") + std::string(choice);
+    choices += (choices.empty() ? "" : "|") + literal(choice);
   }
   const std::string pattern = "\"pattern\": " + json_quoted("^(" + choices + ")$");
   const bool strings = (spec.types & kString) != 0;  // else the choices are its items'

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// RapidJSON's events build JsonValue. Its reader works on a copy of its stream while it reads a
-// text or a number, so at an event of one the stream still stands where that began; no token spans
-// lines. The line of an event is therefore the number of newlines before the stream's place.
+// RapidJSON's events build JsonValue. It reads in place: of a copy of the text, in which it writes
+// what escapes mean. Its reader works on a copy of its stream while it reads a text or a number, so
+// at an event of one the stream still stands where that began; no token spans lines. The line of an
+// event is therefore the number of newlines before the stream's place in the text as it came.
 #include "schedules/base/json_reader.h"
 
 #include <unistd.h>
@@ -26,6 +27,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "schedules/base/decimal.h"
 #include "schedules/base/regular_file.h"
 #include "schedules/base/utf8.h"
 
@@ -38,7 +40,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::size_t kPadding = 16;  // what the reader of 16 bytes may look at behind a text
 
 // Numbers come as their text: from_chars rounds to the nearest double, the reader's own may not.
-constexpr unsigned kParse = rapidjson::kParseNumbersAsStringsFlag;
+constexpr unsigned kParse = rapidjson::kParseInsituFlag | rapidjson::kParseNumbersAsStringsFlag;
 
 // Builds the document; every handler returns false to stop.
 class Builder {
@@ -46,8 +48,8 @@ class Builder {
   using Text = const char*;
   using Length = rapidjson::SizeType;
 
-  // `text` is what `stream` reads.
-  Builder(const std::string& path, std::string_view text, const rapidjson::StringStream& stream,
+  // `text` is what `stream` reads a copy of.
+  Builder(const std::string& path, std::string_view text, rapidjson::InsituStringStream& stream,
           std::int32_t first_line, std::size_t most, JsonValue& root)
       : text_(text),
         stream_(stream),
@@ -66,9 +68,10 @@ class Builder {
   bool RawNumber(Text digits, Length length, bool) {
     const std::string_view written(digits, length);
     std::int64_t integer = 0;
-    if (read_all(written, integer)) return add_integer(integer);
+    const auto [end, error] = std::from_chars(digits, digits + length, integer);
+    if (error == std::errc() && end == digits + length) return add_integer(integer);
     double value = 0;
-    if (!read_all(written, value)) {
+    if (!read_decimal(written, value)) {
       value = std::strtod(digits, nullptr);  // outside of a double's range: zero or infinity
       if (std::isinf(value)) return too_large(stream_.Tell(), written);
     }
@@ -148,11 +151,6 @@ class Builder {
   JsonReport& report() { return report_; }
 
  private:
-  template <class T>
-  static bool read_all(std::string_view digits, T& value) {
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size();
-  }
   static bool in_word(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '+' || c == '.' || c == '_';
@@ -185,9 +183,9 @@ class Builder {
   // Half of a character outside of 16 bits, which the reader lets through where the other half is
   // missing before it; the document itself was UTF-8.
   bool whole(Text text, Length length) {
-    const char* const end = text + length;
-    for (const char* at = text; (at = std::find(at, end, '\xED')) != end; ++at) {
-      if (end - at > 1 && static_cast<unsigned char>(at[1]) >= 0xA0)
+    const std::string_view all(text, length);
+    for (std::size_t at = 0; (at = all.find('\xED', at)) != std::string_view::npos; ++at) {
+      if (at + 1 < length && static_cast<unsigned char>(all[at + 1]) >= 0xA0)
         return bad_string(stream_.Tell());
     }
     return true;
@@ -240,7 +238,7 @@ class Builder {
   }
 
   std::string_view text_;
-  const rapidjson::StringStream& stream_;
+  rapidjson::InsituStringStream& stream_;
   const char* counted_;  // newlines before it are in line_
   std::int32_t line_;
   JsonReport report_;
@@ -288,18 +286,19 @@ Result<JsonValue> parse_json(std::string_view text, const std::string& path,
                              std::int32_t first_line, std::size_t most) {
   const bool blank = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   if (blank) return json_error(path, 0, "", "the file is empty");
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   // The reader wants an end that it sees, and room behind it.
   std::string copy;
   copy.reserve(text.size() + kPadding);
-  copy = text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+  copy = text;
   if (const std::size_t good = utf8_prefix(copy); good < copy.size()) {
     const auto line =
         std::count(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(good), '\n');
     return json_error(path, first_line + static_cast<std::int32_t>(line), "", "not UTF-8 text");
   }
   JsonValue root;
-  rapidjson::StringStream stream(copy.c_str());
-  Builder builder(path, copy, stream, first_line, most, root);
+  rapidjson::InsituStringStream stream(copy.data());
+  Builder builder(path, text, stream, first_line, most, root);
   rapidjson::Reader reader;
   const rapidjson::ParseResult done = reader.Parse<kParse>(stream, builder);
   if (done.IsError() && builder.report().ok()) builder.fail(done.Code(), done.Offset());

@@ -84,6 +84,10 @@ constexpr OpKind collective_kind(NodeKind kind) {
     case NodeKind::Dispatch:
     case NodeKind::Combine:
       return OpKind::AllToAll;
+    case NodeKind::Broadcast:
+      return OpKind::Broadcast;
+    case NodeKind::Reduce:
+      return OpKind::Reduce;
     case NodeKind::RingExchange:
       return OpKind::Send;
     default:
@@ -120,6 +124,10 @@ struct Node {
   double rate = 1;          // and the share of the architecture's rate of scans that it reaches
   // Which of so many pieces it is: of a product its rows, of a collective a part of every shard.
   std::int16_t piece = 0, pieces = 1;
+  // On a grid of tensor parallel ranks: along `axis`, the place of who has a panel; and which of
+  // its panels it is.
+  std::int16_t owner = 0, panel = 0;
+  bool of_bias = false;           // the parameter is the bias of its role
   std::int32_t launches = 1;      // kernels the host issues
   std::int32_t expert_calls = 0;  // beside them: its calls for one expert, or part of a list, each
   bool drains = false;  // the host waits for the device before it goes on: what follows begins idle

@@ -31,6 +31,8 @@ enum class NodeKind : std::uint8_t {
   AllGather,
   ReduceScatter,
   AllToAll,
+  Broadcast,     // of a grid of tensor parallel ranks: a panel to the others of a row or column
+  Reduce,        // and sums of one, to who has it
   RingExchange,  // context parallel: K/V block to the next rank while attention runs
   Permute,       // rows in another order, to experts and back
   Dispatch,      // rows to the ranks of their experts: an all-to-all by what the router says
@@ -133,6 +135,23 @@ enum class Kernel : std::uint8_t {
   Combine,
   DispatchWeights,  // the router's, beside the tokens
   CombineWeights,   // their gradients back
+  // On a grid of tensor parallel ranks (own_grid.h).
+  TakePanel,    // of columns, out of rows that are longer: who has it
+  StorePanel,   // back
+  PanelLinear,  // products of one panel
+  PanelInput,
+  PanelWeight,
+  AddPanel,  // what one panel adds to what the ones before gave
+  AddShard,  // fp32 sums to the gradient of a parameter, or of a panel of it: who has it
+  ColumnSums,
+  PositionSums,
+  RowMoments,   // of a norm over columns that a row of the grid shares: sums of values and squares
+  RowProducts,  // of its gradient
+  SharedNorm,
+  SharedNormBackward,
+  BroadcastPanel,
+  ReducePanel,
+  GatherVector,  // a parameter that a column of the grid shares
   // Of layer kinds (schedules/model/kinds), which frameworks alone have.
   Scan,
   Convolution,
@@ -251,6 +270,22 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::Combine, N::Combine},
       {K::DispatchWeights, N::AllToAll},
       {K::CombineWeights, N::AllToAll},
+      {K::TakePanel, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::StorePanel, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::PanelLinear, N::Gemm, R::Forward},
+      {K::PanelInput, N::Gemm, R::InputGradient},
+      {K::PanelWeight, N::Gemm, R::WeightGradient},
+      {K::AddPanel, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::AddShard, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::ColumnSums, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::PositionSums, N::EmbeddingBackward, R::None, F::Nothing, "position"},
+      {K::RowMoments, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::RowProducts, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SharedNorm, N::Norm, R::None, F::Nothing, "norm"},
+      {K::SharedNormBackward, N::NormBackward, R::None, F::Nothing, "norm"},
+      {K::BroadcastPanel, N::Broadcast},
+      {K::ReducePanel, N::Reduce},
+      {K::GatherVector, N::AllGather},
       {K::Scan, N::Scan},
       {K::Convolution, N::Convolution},
   }};

@@ -22,6 +22,7 @@ bool is_whole(const Layout& layout, const ModelPart& part) {
 
 // Elements of the part, with all of its copies, that the rank has.
 std::int64_t elements_of_rank(const Layout& layout, const ModelPart& part) {
+  if (layout.plan.tensor_parallel_2d.any()) return grid_part(layout, part).elements();
   const std::int64_t copies = part.expert ? layout.shape.experts.per_rank : 1;
   const std::int64_t t = ranks_of(layout, part);
   switch (is_whole(layout, part) ? Cut::None : part.cut) {
@@ -47,7 +48,7 @@ ParameterTensor tensor_of(const Layout& layout, const ModelPart& part) {
       .table = part.table(),
       .expert = part.expert,
       .norm_slots = static_cast<std::int32_t>(part.expert ? part.copies * part.matrices : 1)};
-  if (part.expert || !is_whole(layout, part)) return tensor;
+  if (part.expert || layout.plan.tensor_parallel_2d.any() || !is_whole(layout, part)) return tensor;
   tensor.replicated = true;  // what joins (local, hidden) meets a shard of the tokens
   tensor.partial = part.of_own_heads ? layout.shape.tensor > 1 : layout.shape.gather;
   return tensor;
@@ -78,6 +79,20 @@ std::int64_t rows_of_rank(const ModelPart& part, std::int64_t t) {
     rows += part.blocks[block] > 0 ? rows_of_block(part, block, t) : 0;
   }
   return rows;
+}
+
+bool is_grid_table(const ModelPart& part) {
+  return part.use == PartUse::Lookup || part.cut == Cut::Vocabulary;
+}
+
+GridPart grid_part(const Layout& layout, const ModelPart& part) {
+  const TensorGrid& grid = layout.plan.tensor_parallel_2d;
+  const std::int64_t r = grid.rows, c = grid.columns;
+  if (part.table()) return {layout.shape.vocabulary, part.in / c};
+  if (is_grid_table(part)) return {part.out / r, part.in / c};
+  const std::int64_t rows = rows_of_rank(part, c);
+  if (part.in == 1) return {rows / r};
+  return {rows, part.in / grid.panels(), grid.panels() / r};
 }
 
 std::vector<ModelPart> segment_parts(const Transformer& model, SegmentKind kind,

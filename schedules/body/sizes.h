@@ -44,6 +44,23 @@ std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKin
 std::int64_t rows_of_block(const ModelPart& part, std::size_t block, std::int64_t t);
 std::int64_t rows_of_rank(const ModelPart& part, std::int64_t t);
 
+// What a rank of a grid (Plan::tensor_parallel_2d, r rows and c columns) has of a part: `panels`
+// arrays [rows, columns], one behind the other.
+//
+//   a product [out, in]  a c-th of the rows (of each block, as tp cuts them), by the rank's column;
+//                        an r-th of the columns, by its row, in lcm(r, c) / r panels, each as it is
+//                        sent around
+//   a table              an r-th of the rows, by the rank's row; a c-th of the columns
+//   a vector             a c-th as of a product's rows, of it an r-th by the rank's row
+struct GridPart {
+  std::int64_t rows = 0, columns = 1, panels = 1;
+  std::int64_t elements() const { return rows * columns * panels; }
+};
+// REQUIRES: layout.plan has a grid.
+GridPart grid_part(const Layout& layout, const ModelPart& part);
+// A table, of which ranks of one column have different rows.
+bool is_grid_table(const ModelPart& part);
+
 // The parts of such a segment, whole.
 std::vector<ModelPart> segment_parts(const Transformer& model, SegmentKind kind,
                                      std::int64_t layer);

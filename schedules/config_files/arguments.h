@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "schedules/base/result.h"
-#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/shell/shell_script.h"
 #include "schedules/frameworks/setting.h"
 
 namespace rehearse {

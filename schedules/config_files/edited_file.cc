@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/config_files/edited_file.h"
 
-#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/shell/shell_script.h"
 
 namespace rehearse {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "schedules/base/files.h"
-#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/shell/shell_script.h"
 
 namespace rehearse {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/config_files/python_text.h"
-#include "schedules/config_files/shell_arithmetic.h"
+#include "schedules/config_files/shell/shell_arithmetic.h"
 #include "schedules/frameworks/formula.h"
 
 namespace rehearse {

@@ -47,7 +47,7 @@ std::int64_t number(Enum value) {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // a PiB: sums stay far from 2^63
 
-constexpr std::size_t kNumPayloads = 3, kNumAccesses = 4, kNumHomes = 2, kNumSegmentKinds = 3;
+constexpr std::size_t kNumPayloads = 3, kNumAccesses = 4, kNumSegmentKinds = 3;
 
 constexpr std::array<Field<Op>, 15> kOpFields{{
     {"kind", [](const Op& o) { return number(o.kind); },
@@ -438,6 +438,13 @@ void columns_from_json(const JsonValue& columns, JsonReport& report, Schedule& s
     }
     s.segments.resize(static_cast<std::size_t>(s.placement.stages()));
     s.segments[segment.stage.index()].push_back(segment.info);
+  }
+  // Not said of a row: as far as its values on drives go.
+  for (const Value& value : s.values) {
+    if (value.home != Home::Nvme || !value.row || value.row.value >= s.num_rows()) continue;
+    s.nvme_bytes.resize(static_cast<std::size_t>(s.num_rows()));
+    Bytes& bytes = s.nvme_bytes[value.row.index()];
+    bytes.value = std::max(bytes.value, value.offset.value + value.bytes.value);
   }
   cut_by_op(operands, s.ops.size(), "columns.operands", report, s.operand_begin,
             [&](const OperandOf& item) { s.operands.push_back(item.operand); });

@@ -145,12 +145,9 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
   }
   const auto again =
       std::ranges::find(order.ops, OpKind::Recompute, [](const Op& op) { return op.kind; });
-  if (again != order.ops.end() && !plan.may_place_recompute()) {
-    const bool none = !plan.recompute.any();
+  if (again != order.ops.end() && !plan.recompute.any()) {
     return Error{"plan.schedule: " + path + ": has recomputation as an op, " + to_text(*again) +
-                 (none ? ", and " + std::string(key_of(&Plan::recompute)) + " is none"
-                       : ", which only " + std::string(key_of(&Plan::runtime)) + " " +
-                             std::string(kExecutorRuntime) + " performs")};
+                 ", and " + std::string(key_of(&Plan::recompute)) + " is none"};
   }
   const std::int32_t stages = order.placement.stages();
   if (stages > model_layers + 2) {

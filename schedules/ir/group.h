@@ -29,11 +29,18 @@ enum class GroupKind : std::uint8_t {
   ExpertTensor,  // ranks that share each expert's matrices
   ExpertData,    // replicas of the same experts: over them their gradients are summed
   ExpertBlock,   // expert and expert tensor together: one whole set of experts
+  TensorRow,     // of a grid of tensor parallel ranks: those of one row, who have the same tokens
+  TensorColumn,  // and those of one column, who have the same columns of hidden states
+  ContextHeads,  // of the ranks that share a sequence the neighbours that exchange heads,
+  ContextRing,   // and one of each such group: round it go keys and values
 };
-inline constexpr std::size_t kNumGroupKinds = 14;
+inline constexpr std::size_t kNumGroupKinds = 18;
 
-// Which replicas of a position meet, of those along the axes of a group.
+// Which replicas meet, of those along the axes of a group: those of a neighbourhood, or one of
+// each. How many make one, Mesh::neighbours says.
 enum class ReplicaPart : std::uint8_t { All, Neighbours, Across };
+// Which of the ranks of tp meet: of a grid (Plan::tensor_parallel_2d) a row or a column.
+enum class TensorPart : std::uint8_t { All, Row, Column };
 
 // Over which positions of the pipeline an instance spans.
 enum class Positions : std::uint8_t { Own, All, Ends, Mirrored };
@@ -54,6 +61,7 @@ struct GroupTraits {
   // Axes of the folded mesh (schedules/scenario/mesh.h) along which an instance spans, in place of
   // the three above.
   bool expert_tensor = false, expert = false, expert_data = false;
+  TensorPart tensor_part = TensorPart::All;
 
   constexpr bool is_folded() const { return expert_tensor || expert || expert_data; }
 };
@@ -77,6 +85,12 @@ inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
      true},
     {"ep_etp", false, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, true,
      true, false},
+    {"tpr", true, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, false, false,
+     false, TensorPart::Row},
+    {"tpc", true, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, false, false,
+     false, TensorPart::Column},
+    {"cp_heads", false, true, false, Positions::Own, RowMembers::Inside, ReplicaPart::Neighbours},
+    {"cp_ring", false, true, false, Positions::Own, RowMembers::Inside, ReplicaPart::Across},
 }};
 
 constexpr const GroupTraits& traits(GroupKind kind) {

@@ -53,7 +53,8 @@ std::string value_name(const Value& value, const std::string& of, bool sliced) {
   const std::string slice = sliced ? '.' + number(value.instance) : "";
   const std::string at = number(value.stage.value) + '.' + number(value.microbatch.value) + slice;
   const std::string boundary = value.segment_begin > 0 ? '/' + number(value.segment_begin) : "";
-  const std::string host = value.home == Home::Host ? ".host" : "";
+  constexpr std::array<std::string_view, kNumHomes> kHomes{"", ".host", ".nvme"};
+  const std::string host(kHomes[static_cast<std::size_t>(value.home)]);
   switch (value.kind) {
     case ValueKind::Input:
       return "tokens" + host;
@@ -142,7 +143,7 @@ std::string listing(const Schedule& schedule, RankClass row) {
       append(operand.access == Access::Read || update ? in : out, (update ? "&" : "") + name);
       if (!operand.last || operand.access == Access::Workspace) continue;
       const Value& value = schedule.values[operand.value.index()];
-      if (value.home == Home::Host) continue;
+      if (value.home != Home::Device) continue;
       append(last, name);
       if (value.hold_until.value > i)
         last += " (to " + number(value.hold_until.value - first) + ')';

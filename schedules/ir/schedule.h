@@ -39,7 +39,8 @@ enum class ValueKind : std::uint8_t {
   RemadeForWgrad,  // what R makes again for W
 };
 inline constexpr std::size_t kNumValueKinds = 15;
-enum class Home : std::uint8_t { Device, Host };
+enum class Home : std::uint8_t { Device, Host, Nvme };  // Nvme: a file on the node's drives
+inline constexpr std::size_t kNumHomes = 3;
 
 // A place in memory on one row. Contents are SSA: each update writes the next version, and
 // Operand::version names the one that is read (Update: read and replaced by version + 1).
@@ -151,8 +152,9 @@ struct Schedule {
   // By match: what its transfer or collective carries. Empty where nobody said. No part of the
   // hash.
   std::vector<Carried> carried;
-  // Per row, after lifetimes are planned; host_bytes: the arena of what plan.offload keeps there.
-  std::vector<Bytes> arena_bytes, live_peak_bytes, host_bytes;
+  // Per row, after lifetimes are planned; host_bytes, nvme_bytes: the arenas of what plan.offload
+  // keeps there. nvme_bytes is empty where it keeps nothing on drives.
+  std::vector<Bytes> arena_bytes, live_peak_bytes, host_bytes, nvme_bytes;
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin.size()) - 1; }
   std::int32_t num_ops() const { return static_cast<std::int32_t>(ops.size()); }

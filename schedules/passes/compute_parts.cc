@@ -48,7 +48,7 @@ class Computer {
     // The whole step's at once, though the order may be a shorter one.
     const std::int64_t slices = row_.units / row_.draft.order.microbatches;
     const std::int64_t bytes =
-        4 * row_.plan.microbatches() * slices * row_.draft.layout.shape.tokens;
+        4 * row_.plan.microbatches() * slices * row_.draft.layout.shape.batch_tokens();
     if (row_.holds({0})) tokens_ = row_.fetch_input(0, bytes);
     if (row_.holds({row_.s.placement.stages() - 1})) targets_ = row_.fetch_input(1, bytes);
   }
@@ -140,7 +140,10 @@ class Computer {
     const Op& op = part.op;
     Alive& state = row_.alive(op);
     const BodySizes& bytes = row_.work(part).sizes;
-    if (bytes.remade_for_dgrad + bytes.remade_for_wgrad == 0) return;  // the model's ends
+    const bool slabs = row_.plan.runtime.performer().keeps_slabs;
+    const bool none =
+        slabs ? bytes.remade_for_dgrad + bytes.remade_for_wgrad == 0 : !row_.work(part).has_layers;
+    if (none) return;  // the model's ends
     for (const ValueId id : {state.x[part.index], state.slab_input[part.index]}) {
       if (id) row_.operand(id, Access::Read);
     }

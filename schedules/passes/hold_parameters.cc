@@ -14,6 +14,7 @@ void hold_parameters(RowDraft& row) {
   const Draft& draft = row.draft;
   const Precision& precision = row.plan.precision;
   const std::size_t n = row.s.buckets.size();
+  const Home away = home_of_offloaded(row.plan);
   row.parameter.assign(n, {});
   row.state.assign(n, {});
   for (std::size_t i = n; i-- > 0;) {
@@ -26,11 +27,11 @@ void hold_parameters(RowDraft& row) {
             ? row.bucket_value(ValueKind::ParameterShard, id, element * draft.owned(id))
             : row.bucket_value(ValueKind::FullParameter, id, element * row.bucket(id).padded);
     row.of(row.parameter[i]).persistent = true;
-    if (row.plan.offload.parameters) row.of(row.parameter[i]).home = Home::Host;
+    if (row.plan.offload.parameters) row.of(row.parameter[i]).home = away;
     row.state[i] =
         row.bucket_value(ValueKind::OptimizerState, id, state_bytes(row.plan, draft.owned(id)));
     row.of(row.state[i]).persistent = true;
-    if (row.plan.offload.optimizer) row.of(row.state[i]).home = Home::Host;
+    if (row.plan.offload.optimizer) row.of(row.state[i]).home = away;
   }
 }
 

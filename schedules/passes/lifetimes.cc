@@ -101,6 +101,7 @@ void plan_lifetimes(Schedule& s, const Margins& margins, const std::vector<std::
     value.hold_until = {std::max(use.last, next - 1)};
   }
   if (!arena) return;
+  const bool on_drives = std::ranges::find(s.values, Home::Nvme, &Value::home) != s.values.end();
   auto rest = s.values.begin();  // those of a row lie together
   for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     const auto last =
@@ -110,6 +111,7 @@ void plan_lifetimes(Schedule& s, const Margins& margins, const std::vector<std::
     s.arena_bytes.push_back({device.bytes});
     s.live_peak_bytes.push_back({device.live_peak});
     s.host_bytes.push_back({place(s, row, own, Home::Host).bytes});
+    if (on_drives) s.nvme_bytes.push_back({place(s, row, own, Home::Nvme).bytes});
     rest = last;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "schedules/body/leaving.h"
 #include "schedules/passes/row_draft.h"
+#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 
@@ -82,7 +83,7 @@ void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
       times.forward.value += e.of(segment.kind, Direction::Forward);
       times.input_gradient.value += e.of(segment.kind, Direction::InputGradient);
       times.weight_gradient.value += e.of(segment.kind, Direction::WeightGradient);
-      if (plan.may_place_recompute()) {
+      if (plan.may_place_recompute() || recomputes_in_advance(plan)) {
         times.recompute.value += e.of(segment.kind, Direction::Recompute);
       }
     }

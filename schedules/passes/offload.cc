@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in host memory meanwhile, by plan.offload, and the copies that bring it there and back.
+// What lies in host memory meanwhile, or on the node's drives, by plan.offload, and the copies that
+// bring it there and back.
 //
 // Activations: what a part of a forward keeps goes to the host behind it and comes back `prefetch`
 // parts before its backward; where that follows so soon that nothing would be gained, it stays. Of
 // which parts, plan.offload_activations says (schedules/body/leaving.h).
 // Optimizer, where frameworks update on the host (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840):
-// a gradient goes there as soon as it is whole.
+// a gradient goes there as soon as it is whole. With offload_to nvme it goes on to the drives, as
+// the state is there (ZeRO-Infinity, arXiv 2104.07857; swap_out_gradients of deepspeed/runtime/
+// swap_tensor, deepspeedai/DeepSpeed edaa7221); activations stay in the host's memory.
 //
 // Invariant behind it: an offloaded value is not touched on the device behind its OFFLOAD: the
 // backward reads the copy that a FETCH has brought back.
@@ -107,7 +110,7 @@ void offload_gradients(RowDraft& row) {
     const BucketId id{static_cast<std::int32_t>(i)};
     const ValueId host = row.bucket_value(ValueKind::Gradient, id,
                                           row.plan.precision.gradients * row.draft.owned(id));
-    row.of(host).home = Home::Host;
+    row.of(host).home = home_of_offloaded(row.plan);
     row.host_gradient[i] = host;
     const std::pair pair(row.gradient[i], host);
     add_copy(row, OpKind::Offload, {.bucket = id}, row.end(), {&pair, 1});

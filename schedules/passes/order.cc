@@ -93,14 +93,13 @@ Ordered order(Draft&& draft) {
   }
   std::vector<MatchId> match_of(draft.carried.size());
   std::int32_t matches = 0;
-  begin_columns(draft);
+  fill_columns(draft, ordered.made);
   Schedule& s = draft.schedule;
   ordered.duration.resize(num_ops);
   ordered.drafted.resize(num_ops);
   for (std::size_t to = 0; to < num_ops; ++to) {
     const OpId from = ordered.made[to];
-    append(draft, from);
-    Op& op = s.ops.back();
+    Op& op = s.ops[to];
     op.key = start[from.index()];
     if (op.match) {
       if (!draft.exchange_of.empty()) op.instance = draft.exchange_of[op.match.index()];

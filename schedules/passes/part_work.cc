@@ -87,6 +87,16 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
   }
 }
 
+// Whether what is computed again of the segment multiplies with parameters.
+bool reads_again(const RowDraft& row, const Part& part, const SegmentInfo& segment) {
+  const Layout& layout = row.draft.layout;
+  if (layout.plan.runtime.performer().keeps_slabs) {
+    return body_sizes(row, part, segment, Direction::Recompute).reads_parameters;
+  }
+  return make_body(layout, body_shape(layout, segment, Direction::Recompute, part.op.slice))
+      .reads_parameters;
+}
+
 // Backwards: a weight gradient reads none. What is computed again lies in layers.
 std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const bool forward = part.op.kind == OpKind::Forward, again = part.op.kind == OpKind::Recompute;
@@ -97,8 +107,7 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
   const auto covered = row.segments(part);
   for (std::size_t g = covered.size(); g-- > 0;) {
     const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-    if (again && !body_sizes(row, part, covered[g], Direction::Recompute).reads_parameters)
-      continue;
+    if (again && !reads_again(row, part, covered[g])) continue;
     const bool table = forward || !loss_gradient_with_forward(row.plan);
     if (covered[g].kind == SegmentKind::Embedding) {
       if (!forward) continue;  // an embedding's backward reads no parameters

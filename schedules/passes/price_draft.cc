@@ -25,30 +25,24 @@ std::int64_t shortest_segment(const Draft& draft) {
 
 }  // namespace
 
-void append(Draft& draft, OpId id) {
-  Schedule& s = draft.schedule;
-  const DraftOp& made = draft.ops[id.index()];
-  s.ops.push_back(made.op);
-  const std::span<const Operand> operands = draft.operands_of(made);
-  s.operands.insert(s.operands.end(), operands.begin(), operands.end());
-  s.operand_begin.push_back(static_cast<std::int32_t>(s.operands.size()));
-}
-
-void begin_columns(Draft& draft) {
+void fill_columns(Draft& draft, std::span<const OpId> in_order) {
   Schedule& s = draft.schedule;
   s.row_begin = draft.row_begin;
-  s.ops.clear();
-  s.ops.reserve(draft.ops.size());
-  s.operands.clear();
-  s.operands.reserve(draft.operands.size());
-  s.operand_begin.assign(1, 0);
-  s.operand_begin.reserve(draft.ops.size() + 1);
+  s.ops.resize(in_order.size());
+  s.operands.resize(draft.operands.size());
+  s.operand_begin.resize(in_order.size() + 1);
+  Operand* end = s.operands.data();
+  for (std::size_t i = 0; i < in_order.size(); ++i) {
+    const DraftOp& made = draft.ops[in_order[i].index()];
+    s.ops[i] = made.op;
+    for (const Operand& operand : draft.operands_of(made)) *end++ = operand;
+    s.operand_begin[i + 1] = static_cast<std::int32_t>(end - s.operands.data());
+  }
 }
 
 Result<> price_draft(Draft& draft, const PriceOps& price) {
   Schedule& s = draft.schedule;
-  begin_columns(draft);
-  for (const OpId id : draft.program) append(draft, id);
+  fill_columns(draft, draft.program);
   s.carried.swap(draft.carried);
   const Result<std::vector<std::int64_t>> priced = price(s, draft.layout);
   s.carried.swap(draft.carried);

@@ -245,5 +245,9 @@ DraftOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
                   std::span<const std::pair<ValueId, ValueId>> pairs);
 // The same contents in the other memory.
 ValueId add_twin(RowDraft& row, ValueId value, Home home);
+// Where what a plan offloads of optimizer and parameters rests.
+constexpr Home home_of_offloaded(const Plan& plan) {
+  return plan.offload_to == OffloadTarget::Nvme ? Home::Nvme : Home::Host;
+}
 
 }  // namespace rehearse

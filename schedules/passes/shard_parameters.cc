@@ -178,7 +178,7 @@ class Gatherer {
     ValueId here = row_.parameter[id.index()];
     if (entry.copy >= 0) {
       here = copies_[static_cast<std::size_t>(entry.copy)];
-    } else if (row_.of(here).home == Home::Host) {
+    } else if (row_.of(here).home != Home::Device) {
       const std::pair pair(here, add_twin(row_, here, Home::Device));
       DraftOp& fetch = add_copy(row_, OpKind::Fetch, {.bucket = id},
                                 row_.at(entry.part, Phase::Before), {&pair, 1});

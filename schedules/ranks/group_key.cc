@@ -44,7 +44,13 @@ std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placem
     if (ranks > 1) groups.push_back({kind, ranks});
   };
   add(GroupKind::Tensor, plan.tensor_parallel);
+  add(GroupKind::TensorRow, plan.tensor_parallel_2d.columns);
+  add(GroupKind::TensorColumn, plan.tensor_parallel_2d.rows);
   add(GroupKind::Context, plan.context_parallel);
+  if (plan.head_exchange_group > 0) {
+    add(GroupKind::ContextHeads, plan.head_exchange_group);
+    add(GroupKind::ContextRing, plan.context_parallel / plan.head_exchange_group);
+  }
   if (plan.shard_group == 0) {
     add(GroupKind::Data, plan.replicas());
     add(GroupKind::Shard, plan.secondary_shard_group);
@@ -83,12 +89,18 @@ std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, co
                 (spans.expert ? 0 : folded.expert),
             at.pipeline};
   }
+  const std::int32_t replica = mesh.replica(at), neighbours = mesh.neighbours(spans.data);
   const std::int32_t among_replicas =
-      spans.part == ReplicaPart::Neighbours ? mesh.replica(at) / mesh.shards()
-      : spans.part == ReplicaPart::Across   ? mesh.replica(at) % mesh.shards()
-                                          : mesh.replica({.context = spans.context ? 0 : at.context,
-                                                          .data = spans.data ? 0 : at.data});
-  return {spans.tensor ? 0 : at.tensor, among_replicas, std::ranges::min(positions).value};
+      spans.part == ReplicaPart::Neighbours ? replica / neighbours
+      : spans.part == ReplicaPart::Across
+          ? (spans.data ? 0 : at.data * neighbours) + replica % neighbours
+          : mesh.replica(
+                {.context = spans.context ? 0 : at.context, .data = spans.data ? 0 : at.data});
+  const std::int32_t among_tensor = spans.tensor_part == TensorPart::Row      ? mesh.grid_row(at)
+                                    : spans.tensor_part == TensorPart::Column ? mesh.grid_column(at)
+                                    : spans.tensor                            ? 0
+                                                                              : at.tensor;
+  return {among_tensor, among_replicas, std::ranges::min(positions).value};
 }
 
 std::array<std::int32_t, 3> group_key(const Schedule& schedule, const Group& group,

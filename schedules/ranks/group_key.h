@@ -14,9 +14,11 @@ namespace rehearse {
 
 // A body's collectives run along one axis of the mesh; parameters meet along data and context.
 constexpr GroupKind kind_along(Axis axis) {
-  constexpr std::array kKinds{GroupKind::Tensor,     GroupKind::Context,  GroupKind::Expert,
-                              GroupKind::Data,       GroupKind::Pipeline, GroupKind::ExpertTensor,
-                              GroupKind::ExpertBlock};
+  constexpr std::array kKinds{
+      GroupKind::Tensor,       GroupKind::Context,    GroupKind::Expert,
+      GroupKind::Data,         GroupKind::Pipeline,   GroupKind::ExpertTensor,
+      GroupKind::ExpertBlock,  GroupKind::TensorRow,  GroupKind::TensorColumn,
+      GroupKind::ContextHeads, GroupKind::ContextRing};
   return kKinds[static_cast<std::size_t>(axis)];
 }
 

@@ -155,8 +155,8 @@ class Unfolding {
       value.last_use = moved(value.last_use);
       value.hold_until = moved(value.hold_until);
     }
-    for (const auto column :
-         {&Schedule::arena_bytes, &Schedule::live_peak_bytes, &Schedule::host_bytes}) {
+    for (const auto column : {&Schedule::arena_bytes, &Schedule::live_peak_bytes,
+                              &Schedule::host_bytes, &Schedule::nvme_bytes}) {
       if (!(s_.*column).empty()) (out_.*column).push_back((s_.*column)[row.index()]);
     }
     out_.rows.push_back(made.info);

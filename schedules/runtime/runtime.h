@@ -58,7 +58,7 @@ enum class TensorPieces : std::uint8_t { Rows, UserBuffers };
 enum class PairOverlap : std::uint8_t { Full, Experts, None };
 // How ranks that share a sequence come to the keys and values of all of it: round a ring, gathered,
 // or as whole sequences of some heads (DeepSpeed-Ulysses, arXiv 2309.14509).
-enum class ContextParallelAlgorithm : std::uint8_t { Ring, AllGather, AllToAll };
+enum class ContextParallelAlgorithm : std::uint8_t { Ring, AllGather, AllToAll, AllToAllAndRing };
 // What selective recomputation makes again: the attention core, or every operation whose output is
 // cheap (torchtitan's operator-level checkpointing).
 enum class SelectiveRecompute : std::uint8_t { AttentionCore, Operators };

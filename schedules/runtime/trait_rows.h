@@ -19,8 +19,8 @@ namespace rehearse {
 inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"eager", "unfused", "flash1",
                                                                        "flash2", "flash3"};
 inline constexpr std::array<std::string_view, 3> kPairOverlapNames{"full", "experts", "none"};
-inline constexpr std::array<std::string_view, 3> kContextParallelNames{"ring", "all_gather",
-                                                                       "all_to_all"};
+inline constexpr std::array<std::string_view, 4> kContextParallelNames{"ring", "all_gather",
+                                                                       "all_to_all", "a2a+p2p"};
 
 struct TraitRow {
   using T = RuntimeTraits;

@@ -115,9 +115,9 @@ class ExpertPlanReader {
     if (plan_.expert_replicas() != plan_.data_parallel) ranks_stand_together();
   }
 
-  // What our executor lacks.
+  // What our bodies and kernels lack.
   void performed() {
-    if (!plan_.runtime.own_executor || experts().count == 0) return;
+    if (!plan_.runtime.performer().own_kernels || experts().count == 0) return;
     const std::string runtime = "runtime " + plan_.runtime.name;
     if (plan_.has_parameter_server()) {
       return fail(&Plan::data_parallel_algorithm,

@@ -20,11 +20,12 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
 // Tokens of one chunk of the loss. `said`: chunks, where the plan says how many. Else: every
 // chunk's products read the whole table and its gradient, and write the gradient, so chunks are as
 // large as their logits may be. In 16 bit, which is mostly a GPU's, that is kLogitBytes, and all
-// chunks are about as large. In fp32, which is mostly a CPU's, logits stay in the caches: they have as many
-// elements as (n, h). A chunk has at least 256 rows (or half of all) then, so that its products
-// stay efficient.
+// chunks are about as large. In fp32, which is mostly a CPU's, logits stay in the caches: they have
+// as many elements as (n, h). A chunk has at least 256 rows (or half of all) then, so that its
+// products stay efficient.
 std::int64_t loss_chunk_tokens(const RankShape& shape, bool fp32, std::int64_t said) {
   const std::int64_t tokens = shape.tokens;
+  if (shape.grid.any()) return tokens;  // every chunk would send the whole table around
   if (said > 1) return std::max<std::int64_t>(1, (tokens + said - 1) / said);
   const std::int64_t columns = std::max<std::int64_t>(shape.logit_columns, 1);
   if (!fp32) {
@@ -64,14 +65,18 @@ ExpertShape expert_shape(const Transformer& model, const Plan& plan, const RankS
 
 RankShape rank_shape(const Transformer& model, const Plan& plan) {
   RankShape shape;
-  const std::int64_t t = plan.tensor_parallel;
+  const TensorGrid& grid = plan.tensor_parallel_2d;
+  // Ranks that share columns, and those that share the rows of the table.
+  const std::int64_t t = grid.any() ? grid.columns : plan.tensor_parallel;
   shape.element = plan.precision.compute == ComputeType::Fp32 ? 4 : 2;
-  shape.tensor = t;
+  shape.tensor = plan.tensor_parallel;
+  shape.grid = grid;
   shape.tokens = plan.microbatch_tokens() / std::max(plan.sequence_slices, 1);
+  if (grid.any()) shape.tokens /= grid.rows;
   shape.gather = plan.sequence_parallel && t > 1;
   shape.local = shape.gather ? shape.tokens / t : shape.tokens;
   shape.streams = streams(model);
-  shape.hidden = model.hidden;
+  shape.hidden = grid.any() ? model.hidden / t : model.hidden;
   shape.heads = model.heads / t;
   shape.kv_heads = std::max<std::int64_t>(model.kv_heads / t, 1);  // replicated where kv < t
   shape.head_dim = model.head_dim;
@@ -81,10 +86,10 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.qkv = (shape.heads + shape.kv_heads) * model.head_dim + values + shape.gate;
   shape.ffn = model.ffn_hidden / t;
   shape.up = matrices_up(model) * shape.ffn;
-  shape.vocabulary = plan.padded_vocabulary / t;
+  shape.vocabulary = plan.padded_vocabulary / (grid.any() ? grid.rows : t);
+  shape.logits = plan.padded_vocabulary / t;
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
-  shape.logit_columns =
-      fp32 ? shape.vocabulary : rounded_up(shape.vocabulary, kRowBytes / shape.element);
+  shape.logit_columns = fp32 ? shape.logits : rounded_up(shape.logits, kRowBytes / shape.element);
   shape.loss_chunk = loss_chunk_tokens(shape, fp32, plan.loss_chunks);
   shape.experts = expert_shape(model, plan, shape);
   return shape;
@@ -96,6 +101,7 @@ Layout::Layout(const Transformer& of, const Plan& by)
     : model(of), plan(by), shape(rank_shape(of, by)) {}
 
 std::int64_t Layout::key_value_replicas() const {
+  if (plan.tensor_parallel_2d.any()) return 1;  // columns divide the key heads
   return std::max<std::int64_t>(plan.tensor_parallel / model.kv_heads, 1);
 }
 

@@ -35,10 +35,13 @@ struct ExpertShape {
   bool sends_copies() const { return block > 1 && !gathers_tokens && !sends_once; }
 };
 
-// Per-rank shapes of one micro-batch (or sequence slice). Letters as in docs/ir.md.
+// Per-rank shapes of one micro-batch (or sequence slice). Letters as in docs/ir.md. On a grid of
+// tensor parallel ranks with r rows and c columns a rank has 1/r of the samples and 1/c of all
+// columns: of heads, of hidden states, of an MLP.
 struct RankShape {
   std::int64_t element = 2;  // e: bytes of the compute type (fp32 4, else 2)
   std::int64_t tensor = 1;   // t
+  TensorGrid grid;           // r x c = t; none: 0 x 0
   std::int64_t tokens = 0;   // n: tokens that the products see
   std::int64_t local = 0;    // n/t under sequence parallelism, else n
   std::int64_t streams = 1;  // residual streams, each h wide (layer_mix.h)
@@ -48,13 +51,17 @@ struct RankShape {
   std::int64_t gate = 0;        // columns of attention's gate, as many as its output has
   std::int64_t ffn = 0;         // f/t
   std::int64_t up = 0;          // f/t, or 2f/t where gated: columns of the first MLP product
-  std::int64_t vocabulary = 0;  // V'/t
-  // From one row of logits to the next: V'/t, in 16 bit rounded up to 128 bytes, for tensor cores
-  // read and write rows that begin at 16.
+  std::int64_t vocabulary = 0;  // rows of the table: V'/t; of a grid V'/r
+  std::int64_t logits = 0;      // columns of logits: V'/t; of a grid V'/c
+  // From one row of logits to the next: `logits`, in 16 bit rounded up to 128 bytes, for tensor
+  // cores read and write rows that begin at 16.
   std::int64_t logit_columns = 0;
   std::int64_t loss_chunk = 0;  // tokens of one chunk of the loss
   bool gather = false;          // sequence parallelism is active: t > 1 and the plan asks for it
   ExpertShape experts;
+
+  // Of the micro-batch, which every rank is told: of a grid those of all its rows.
+  std::int64_t batch_tokens() const { return grid.any() ? tokens * grid.rows : tokens; }
 };
 
 // A view. REQUIRES: model and plan outlive it, and what shapes are made of does not change.

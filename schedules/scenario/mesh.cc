@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/scenario/mesh.h"
 
+#include <algorithm>
+
 namespace rehearse {
 namespace {
 constexpr std::size_t at(Axis axis) {
@@ -13,6 +15,8 @@ Mesh::Mesh(const Plan& plan) {
   size_[at(Axis::Context)] = plan.context_parallel;
   size_[at(Axis::Data)] = plan.data_parallel;
   size_[at(Axis::Pipeline)] = plan.pipeline_parallel;
+  grid_columns_ =
+      plan.tensor_parallel_2d.any() ? plan.tensor_parallel_2d.columns : plan.tensor_parallel;
   std::int32_t stride = 1;
   for (const Axis axis : plan.rank_order) {
     if (axis == Axis::Expert) continue;
@@ -28,6 +32,7 @@ Mesh::Mesh(const Plan& plan) {
   }
   folded_size_ = {plan.expert_tensor_parallel, plan.expert_parallel, plan.expert_replicas()};
   shards_ = plan.secondary_shard_group > 0 ? plan.secondary_shard_group : plan.shards();
+  exchanging_ = std::max(1, plan.head_exchange_group);
 }
 
 std::int32_t Mesh::ranks() const {

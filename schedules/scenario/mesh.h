@@ -42,7 +42,17 @@ class Mesh {
   std::int32_t column(const Coordinates& at) const {
     return replica(at) * size(Axis::Tensor) + at.tensor;
   }
+  // Of a grid of tensor parallel ranks: which row and which column of it a rank is in; else 0 and
+  // the place on tp.
+  std::int32_t grid_row(const Coordinates& at) const { return at.tensor / grid_columns_; }
+  std::int32_t grid_column(const Coordinates& at) const { return at.tensor % grid_columns_; }
+  // Members of a row, or of a column, of it.
+  std::int32_t grid_columns() const { return grid_columns_; }
+  std::int32_t grid_rows() const { return size(Axis::Tensor) / grid_columns_; }
   std::int32_t shards() const { return shards_; }  // Plan::shards
+  // Replicas of a neighbourhood, of groups that are a part of the replicas (ReplicaPart): of shards
+  // along data and context, along context alone those that exchange heads.
+  std::int32_t neighbours(bool along_data) const { return along_data ? shards_ : exchanging_; }
   const Folded& folded_size() const { return folded_size_; }
   std::int32_t stride(Axis axis) const;  // distance in ranks between neighbours on the axis
   std::int32_t stride_in_position(Axis axis) const;  // the same inside a position: j of Folded
@@ -54,7 +64,7 @@ class Mesh {
   std::array<std::int32_t, 5> size_{1, 1, 1, 1, 1}, stride_{1, 1, 1, 1, 1};
   std::array<std::int32_t, 5> stride_in_position_{1, 1, 1, 1, 1};  // tp, cp, dp: j
   Folded folded_size_{1, 1, 1};
-  std::int32_t shards_ = 1;
+  std::int32_t shards_ = 1, exchanging_ = 1, grid_columns_ = 1;
 };
 
 }  // namespace rehearse

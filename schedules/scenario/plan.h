@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -43,10 +44,15 @@ enum class ChimeraScaling : std::uint8_t { None, ForwardDoubling, BackwardHalvin
 // What trains an indexer that picks the keys of attention: its scores held against attention's own,
 // over the keys that it picked or over all (arXiv 2512.02556, section 2.1).
 enum class IndexerLoss : std::uint8_t { None, Sparse, Dense };
-// Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not.
+// Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not. Of the t ranks
+// of tp the one at place i columns + j is in row i and column j.
 struct TensorGrid {
   std::int32_t rows = 0, columns = 0;
   bool any() const { return rows > 0; }
+  std::int32_t ranks() const { return rows * columns; }
+  // Into how many panels the dimension that a product sums over is cut: of each one rank of a row
+  // has the columns of one operand, and one of a column the rows of the other.
+  std::int32_t panels() const { return std::lcm(rows, columns); }
   bool operator==(const TensorGrid&) const = default;
 };
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
@@ -60,7 +66,9 @@ enum class TransferForm : std::uint8_t {
   Serial,         // compute waits for every one, and for what goes the other way behind it
 };
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
-// The mesh, and what collectives of experts span: ExpertBlock is Expert and ExpertTensor together.
+// The mesh, and what collectives span that is no axis of it: of experts (ExpertBlock is Expert and
+// ExpertTensor together), of a grid of tensor parallel ranks along a row and along a column, and
+// the two parts of Context where heads are exchanged inside a ring.
 enum class Axis : std::uint8_t {
   Tensor,
   Context,
@@ -69,8 +77,12 @@ enum class Axis : std::uint8_t {
   Pipeline,
   ExpertTensor,
   ExpertBlock,
+  TensorRow,
+  TensorColumn,
+  ContextHeads,
+  ContextRing,
 };
-inline constexpr std::size_t kNumAxes = 7;
+inline constexpr std::size_t kNumAxes = 11;
 // How tokens come to their experts and back.
 enum class ExpertDispatch : std::uint8_t {
   AllToAll,      // one copy per expert chosen
@@ -105,7 +117,7 @@ struct Plan {
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
   std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
   // The order that was taken for a planned schedule, a name of the registry. Empty: not
-  // chosen (schedules/passes/plan_order.h), or no planned schedule. Not a key of files.
+  // chosen (schedules/passes/planned/plan_order.h), or no planned schedule. Not a key of files.
   std::string order;
   // What a planned schedule is planned for, where somebody has priced it: F, I, W of every stage
   // and a transfer. Empty: estimates by FLOPs. Not a key of files.
@@ -153,6 +165,8 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
   ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
+  // Of AllToAllAndRing: neighbours that exchange heads, inside of what goes round the ring; else 0.
+  std::int32_t head_exchange_group = 0;
   TensorGrid tensor_parallel_2d;
   ChimeraScaling chimera_scaling = ChimeraScaling::None;
   IndexerLoss indexer_loss = IndexerLoss::None;
@@ -197,6 +211,12 @@ struct Plan {
   double document_scale() const;
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
+  }
+  // R: ranks among which heads are exchanged for tokens, of those that share a sequence; 1: none.
+  std::int32_t exchanging_ranks() const {
+    if (head_exchange_group > 0) return head_exchange_group;
+    const bool all = context_parallel_algorithm == ContextParallelAlgorithm::AllToAll;
+    return all ? context_parallel : 1;
   }
   // Ranks that compute with equal parameters.
   std::int32_t replicas() const { return data_parallel * context_parallel; }

@@ -14,13 +14,18 @@ std::string sized(std::string_view axis, std::int64_t size) {
 }
 
 std::string sizes_of(const Plan& plan) {
-  std::string text = sized("tp", plan.tensor_parallel) + sized(" pp", plan.pipeline_parallel);
+  std::string text = sized("tp", plan.tensor_parallel);
+  if (const TensorGrid& grid = plan.tensor_parallel_2d; grid.any()) {
+    text += " (" + std::to_string(grid.rows) + " x " + std::to_string(grid.columns) + ')';
+  }
+  text += sized(" pp", plan.pipeline_parallel);
   if (plan.virtual_stages > 1) text += 'x' + std::to_string(plan.virtual_stages);
   if (plan.context_parallel > 1) {
     text += sized(" cp", plan.context_parallel);
     if (plan.context_parallel_algorithm != ContextParallelAlgorithm::Ring) {
       text += ' ' + std::string(name_of(plan.context_parallel_algorithm));
     }
+    if (plan.head_exchange_group > 0) text += sized(" heads over", plan.head_exchange_group);
   }
   if (plan.expert_parallel > 1) {
     text += sized(" ep", plan.expert_parallel);
@@ -44,7 +49,11 @@ std::string plan_line(const Plan& plan) {
   if (plan.quantized_gather == 8) text += " in 8 bit";
   if (plan.sequence_parallel && plan.tensor_parallel > 1) add("SP");
   if (plan.recompute.any()) add(recompute_text(plan) + " recompute");
-  if (plan.offload.any()) add("offload " + offload_text(plan.offload));
+  if (recomputes_in_advance(plan)) text += " in advance";
+  if (plan.offload.any()) {
+    add("offload " + offload_text(plan.offload) +
+        (plan.offload_to == OffloadTarget::Nvme ? " to NVMe" : ""));
+  }
   if (plan.precision.name != Precision{}.name) add(plan.precision.name);
   if (plan.optimizer != Plan{}.optimizer) add(std::string(name_of(plan.optimizer)));
   if (plan.overlap_expert_parallel == ExpertOverlap::Pair) add("forwards beside backwards");

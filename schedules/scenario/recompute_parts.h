@@ -34,6 +34,14 @@ bool keeps_layer(const Plan& plan, std::int64_t layer);
 // of a chunk or all of them, what lies between its layers' blocks, before the backward of the last.
 bool recomputes_streams(const Transformer& model, const Plan& plan);
 
+// Whether what backwards compute again may stand in the plan's order as ops of its own, ahead of
+// them (schedules/order/place_recompute.h): somebody asks for it, there is something to compute
+// again, ranks that wait for gradients, and no file that has its own opinion.
+inline bool recomputes_in_advance(const Plan& plan) {
+  return plan.places_recompute && plan.recompute.any() && plan.pipeline_parallel > 1 &&
+         !plan.schedule.starts_with("file:");
+}
+
 // As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people, in reports, answers
 // and tables alike: "norm + latent_up".
 std::string recompute_json(const Plan& plan);

@@ -300,7 +300,8 @@ class ScenarioReader {
       context.gpus = static_cast<std::int32_t>(gpus->integer);
       context.gpus_line = gpus->line;
     } else if (scenario_.cluster.path.empty()) {
-      context.gpus_per_node = product_of_sizes(json);
+      // Without a cluster there is no node to fill: one replica.
+      context.gpus_per_node = said_gpus_of_a_replica(json);
     }
     scenario_.plan = resolve_plan(json, context, report_, scenario_.warnings);
     if (!report_.ok()) return;
@@ -356,17 +357,6 @@ class ScenarioReader {
     }
     const std::string experts = has_model_ ? expert_default_note(json, scenario_.model, plan) : "";
     if (!experts.empty()) notes.push_back(experts);
-  }
-
-  // Without a cluster there is no node to fill: one replica.
-  static std::int32_t product_of_sizes(const JsonValue& plan) {
-    std::int64_t product = 1;
-    for (const auto key :
-         {&Plan::tensor_parallel, &Plan::pipeline_parallel, &Plan::context_parallel}) {
-      const JsonValue* size = given_in(plan, key);
-      if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 20);
-    }
-    return static_cast<std::int32_t>(product);
   }
 
   void find_schedule_file(const JsonValue& plan) {

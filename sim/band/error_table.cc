@@ -2,11 +2,11 @@
 #include "sim/band/error_table.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <optional>
+#include <string_view>
 
+#include "schedules/base/decimal.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
@@ -43,38 +43,41 @@ constexpr KeyTable kFile{.title = "errors", .keys = kFileKeys};
 // longer to read than a small prediction to make.)
 constexpr std::size_t kTexts = 7, kFields = 13;
 
-std::optional<std::array<std::string_view, kFields>> fields_of(std::string_view row) {
-  std::array<std::string_view, kFields> fields;
-  for (std::size_t i = 0; i < kFields; ++i) {
-    const std::size_t end = row.find(',');
-    if ((end == std::string_view::npos) != (i + 1 == kFields)) return std::nullopt;
-    fields[i] = row.substr(0, end);
-    row.remove_prefix(std::min(fields[i].size() + 1, row.size()));
+using Fields = std::array<std::string_view, kFields>;
+
+// The fields of the row that `rest` begins with, and takes it from there; false where it has
+// others.
+bool take_fields(std::string_view& rest, Fields& fields) {
+  const char *at = rest.data(), *const end = at + rest.size(), *begin = at;
+  std::size_t count = 0;
+  for (;; ++at) {
+    const bool ends = at == end || *at == '\n';
+    if (!ends && *at != ',') continue;
+    if (count < kFields) fields[count] = {begin, static_cast<std::size_t>(at - begin)};
+    ++count;
+    if (ends) break;
+    begin = at + 1;
   }
-  return fields;
+  rest.remove_prefix(static_cast<std::size_t>(at - rest.data()) + (at == end ? 0 : 1));
+  return count == kFields;
 }
 
-// Adds the row to the table; false where it is not one.
-bool take_row(std::string_view text, ErrorTable& table) {
-  const auto fields = fields_of(text);
-  if (!fields) return false;
+// Adds a row to the table; false where it is not one.
+bool add_row(const Fields& fields, ErrorTable& table) {
   std::array<double, kFields - kTexts> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::string_view field = (*fields)[kTexts + i];
-    const char* last = field.data() + field.size();
-    const auto [end, error] = std::from_chars(field.data(), last, numbers[i]);
-    if (error != std::errc() || end != last || !std::isfinite(numbers[i])) return false;
+    if (!read_decimal(fields[kTexts + i], numbers[i]) || !std::isfinite(numbers[i])) return false;
   }
-  if (table.sources.empty() || table.sources.back() != (*fields)[0]) {
-    table.sources.emplace_back((*fields)[0]);
+  if (table.sources.empty() || table.sources.back() != fields[0]) {
+    table.sources.emplace_back(fields[0]);
   }
   table.rows.push_back({.source = static_cast<std::int32_t>(table.sources.size()) - 1,
-                        .features = {.gpu = std::string((*fields)[1]),
-                                     .precision = std::string((*fields)[2]),
-                                     .runtime = std::string((*fields)[3]),
-                                     .attention = std::string((*fields)[4]),
-                                     .kinds = kinds_of((*fields)[5]),
-                                     .nic = std::string((*fields)[6]),
+                        .features = {.gpu = std::string(fields[1]),
+                                     .precision = std::string(fields[2]),
+                                     .runtime = std::string(fields[3]),
+                                     .attention = std::string(fields[4]),
+                                     .kinds = kinds_of(fields[5]),
+                                     .nic = std::string(fields[6]),
                                      .gpus = static_cast<std::int32_t>(numbers[0]),
                                      .network_share = numbers[1],
                                      .memory_fill = numbers[2]},
@@ -90,11 +93,11 @@ Result<> read_rows(const std::string& path, ErrorTable& table) {
   if (!read) return read.error();
   std::string_view rest = read.value();
   constexpr std::size_t kShortLine = 64;
+  Fields fields;
   table.rows.reserve(rest.size() / kShortLine);
   for (std::int32_t line = 1; !rest.empty(); ++line) {
-    const std::string_view row = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(row.size() + 1, rest.size()));
-    if (line > 1 && !take_row(row, table)) {  // the first has the columns' names
+    const bool good = take_fields(rest, fields);
+    if (line > 1 && !(good && add_row(fields, table))) {  // the first has the columns' names
       return json_error(path, line, "", "a row has seven texts and six numbers");
     }
   }

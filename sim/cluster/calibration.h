@@ -58,6 +58,7 @@ struct CollectivePoint {
   std::int64_t bytes = 0;  // the whole array, as nccl-tests counts (send/recv: the message)
   double time_us = 0;
   ProcessLink between_processes = ProcessLink::None;
+  bool apart = false;  // the sum lies beside what was summed, not over it
 };
 
 enum class CopyDirection : std::uint8_t { HostToDevice, DeviceToHost, DeviceToDevice };

@@ -81,7 +81,8 @@ CollectivePoint collective_point(const JsonValue& from) {
       .nodes = static_cast<std::int32_t>(integer(from, "nodes", 1)),
       .bytes = integer(from, "bytes", 1),
       .time_us = number(from, "time_us"),
-      .between_processes = word(from, "between_processes", kProcessLinkNames, ProcessLink::None)};
+      .between_processes = word(from, "between_processes", kProcessLinkNames, ProcessLink::None),
+      .apart = flag(from, "apart", false)};
 }
 
 template <class Point, class Make>

@@ -129,6 +129,13 @@ struct Host {
   std::optional<BytesPerSecond> inter_socket;
 };
 
+// A node's local drives together, which its GPUs share.
+struct Nvme {
+  BytesPerSecond read{}, write{};  // reached; 0: not known
+  double capacity_gb = 0;          // 0: not known
+  bool known() const { return read.value > 0 && write.value > 0; }
+};
+
 enum class Topology : std::uint8_t { FatTree, RailOptimizedFatTree, ThreeLevelClos };
 
 // The network between nodes. A cluster without one has full bisection bandwidth.
@@ -161,6 +168,7 @@ struct Cluster {
   NodePcie pcie;
   Nics nics;
   Host host;
+  Nvme nvme;
   std::optional<Fabric> fabric;            // empty: full bisection
   std::optional<Calibration> calibration;  // measured tables that the file names
   Correction correction;                   // by a measured step of this very cluster

@@ -22,6 +22,7 @@ constexpr Range kMicroseconds{0, 1e6};     // latencies; to a second
 constexpr Range kMegahertz{1, 1e5};        // clocks
 constexpr Range kGigabytes{1e-3, 1e6};     // memory of one GPU (GB or GiB); 1 MB to 1 PB
 constexpr Range kHostGib{1e-3, 1e7};       // memory of a node
+constexpr Range kNvmeGb{1, 1e8};           // drives of a node; up to 100 PB
 constexpr Range kMib{1e-3, 1e5};           // caches
 constexpr Range kWatts{1e-1, 1e5};         // of one GPU
 constexpr Range kNodeWatts{1e-1, 1e7};     // of all that stands in a node or rack
@@ -206,6 +207,15 @@ constexpr std::array kHostKeys{
 };
 constexpr KeyTable kHost{.title = "host", .keys = kHostKeys};
 
+constexpr std::array kNvmeKeys{
+    count("drives", 64),
+    number("capacity_gb", kNvmeGb),
+    number("read_gb_per_s", kGbPerS),
+    number("write_gb_per_s", kGbPerS),
+    text("source"),
+};
+constexpr KeyTable kNvme{.title = "nvme", .keys = kNvmeKeys};
+
 constexpr std::array<std::string_view, 3> kTopologies{"fat_tree", "rail_optimized_fat_tree",
                                                       "three_level_clos"};
 constexpr std::array<std::string_view, 1> kFabricSchema{"fabric/1"};
@@ -303,6 +313,7 @@ constexpr std::array kCollectiveKeys{
     KeySpec{.name = "ranks", .types = kInteger, .min = 2, .max = 1 << 24, .required = true},
     KeySpec{.name = "nodes", .types = kInteger, .min = 1, .max = 1 << 24},
     KeySpec{.name = "between_processes", .types = kString, .choices = kProcessLinks},
+    flag("apart", "the sum lies beside what was summed, not over it"),
     bytes_key(),
     time_key(),
     text("note"),
@@ -371,6 +382,7 @@ constexpr std::array kClusterKeys{
     needed(object("scale_up", kScaleUp, "links between the GPUs of a node")),
     object("pcie", kPcie),
     object("host", kHost),
+    object("nvme", kNvme, "local drives of a node, all together; left out: not known"),
     object("nics", kNics, "null or left out: one node, no network"),
     text("fabric_id", "a shipped fabric"),
     KeySpec{.name = "fabric",

@@ -233,6 +233,7 @@ class ClusterReader {
     cluster_.pcie = read_pcie(from_.section("pcie"), cluster_.gpu);
     cluster_.nics = read_nics(from_.section("nics"), cluster_.gpus_per_node);
     read_host(from_.section("host"));
+    read_nvme(from_.section("nvme"));
     read_correction(from_.section("correction"));
     read_economy();
     check();
@@ -266,6 +267,12 @@ class ClusterReader {
                      .memory_gib = from.number("memory_gib", 0),
                      .cpu = from.text("cpu"),
                      .inter_socket = from.bandwidth("inter_socket_gb_per_s_per_direction")};
+  }
+
+  void read_nvme(const Section& from) {
+    cluster_.nvme = {.read = from.bandwidth("read_gb_per_s").value_or(BytesPerSecond{}),
+                     .write = from.bandwidth("write_gb_per_s").value_or(BytesPerSecond{}),
+                     .capacity_gb = from.number("capacity_gb", 0)};
   }
 
   void read_correction(const Section& from) {

@@ -31,6 +31,8 @@ MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind) {
     case NodeKind::AllGather:
     case NodeKind::ReduceScatter:
     case NodeKind::AllToAll:
+    case NodeKind::Broadcast:
+    case NodeKind::Reduce:
     case NodeKind::RingExchange:
     case NodeKind::Permute:
     case NodeKind::Dispatch:

@@ -321,13 +321,17 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
                           .sequence = sequence * share.ranks,
                           .kv_heads = share.kv_heads};
   if (plan.dropouts.attention > 0) costs.drops_scores_of = shape.head_dim + shape.value_dim;
-  costs.vocabulary = shape.vocabulary;
+  costs.vocabulary = shape.logits;
   costs.rms_norms = model.norm == NormKind::RmsNorm;
   const bool fp32 = plan.precision.compute == ComputeType::Fp32, cpu = cluster.workers > 0;
   if (!cluster.calibration || (fp32 && !cpu)) return;
   costs.measured_attention.emplace(*cluster.calibration, cpu ? 1 : cluster.gpu.sm_count);
   if (cpu) costs.measured.emplace(*cluster.calibration);
   costs.widens = cpu && !fp32;
+  if (cpu && plan.precision.compute == ComputeType::Bf16) {
+    costs.products_over_fp32 =
+        cluster.calibration->scalar("workers.products_in_bf16").value_or(1.0);
+  }
 }
 
 // The rate at `head_dim`: straight in its logarithm between measured sizes, the nearest beyond.

@@ -18,6 +18,7 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
   double shared = costs.sharing.memory_bound;
   if (node.kind() == NodeKind::Gemm) {
     time = tables.gemm(node);
+    if (time) time->seconds *= costs.products_over_fp32;
     shared = costs.sharing.matrix_products;
   } else {
     const std::string_view op = MeasuredKernels::memory_op(node, costs.rms_norms);

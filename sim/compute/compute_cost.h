@@ -51,6 +51,8 @@ struct ComputeCosts {
   // Elements are of 16 bits, which such a CPU computes in fp32: a kernel takes what fp32's takes of
   // as many.
   bool widens = false;
+  // Time of a CPU's product in the plan's type over that of fp32, which its tables have.
+  double products_over_fp32 = 1;
   bool rms_norms = false;
   std::int64_t vocabulary = 0;  // of one rank
   WorkerSharing sharing;

@@ -57,12 +57,12 @@ std::optional<CollectiveOp> table_of(OpKind kind) {
 
 std::optional<CurveTime> read_collectives(std::span<const CollectivePoint> points, CollectiveOp op,
                                           std::int32_t ranks, std::int32_t nodes, std::int64_t at,
-                                          ProcessLink between) {
+                                          ProcessLink between, bool apart) {
   std::vector<std::int64_t> bytes;
   std::vector<double> time_us;
   for (const CollectivePoint& point : points) {
     if (point.op != op || point.ranks != ranks || point.nodes != nodes) continue;
-    if (point.between_processes != between) continue;
+    if (point.between_processes != between || point.apart != apart) continue;
     if (!bytes.empty() && point.bytes == bytes.back()) continue;  // a size twice: the first
     bytes.push_back(point.bytes);
     time_us.push_back(point.time_us);

@@ -36,6 +36,7 @@ std::optional<CollectiveOp> table_of(OpKind kind);
 // The points of one operation and group. REQUIRES: sorted by (op, nodes, ranks, bytes).
 std::optional<CurveTime> read_collectives(std::span<const CollectivePoint> points, CollectiveOp op,
                                           std::int32_t ranks, std::int32_t nodes, std::int64_t at,
-                                          ProcessLink between = ProcessLink::None);
+                                          ProcessLink between = ProcessLink::None,
+                                          bool apart = false);
 
 }  // namespace rehearse::sim

@@ -34,8 +34,12 @@ constexpr CauseSet causes_of_idle(IdleCause idle, CauseSet communication) {
 constexpr Cause cause_of_group(GroupKind kind) {
   switch (kind) {
     case GroupKind::Tensor:
+    case GroupKind::TensorRow:
+    case GroupKind::TensorColumn:
       return Cause::TensorGroup;
     case GroupKind::Context:
+    case GroupKind::ContextHeads:
+    case GroupKind::ContextRing:
       return Cause::ContextGroup;
     case GroupKind::Expert:
     case GroupKind::ExpertTensor:

@@ -19,7 +19,7 @@ std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Sche
   std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive(
       static_cast<std::size_t>(last - first) + 1, std::array<std::int64_t, kNumAllocatedParts>{});
   for (const Value& value : s.values) {
-    if (value.row != row || value.home == Home::Host) continue;
+    if (value.row != row || value.home != Home::Device) continue;
     const std::size_t part = part_of(value);
     const std::int64_t bytes = aligned(value.bytes.value);
     alive[static_cast<std::size_t>(value.define ? value.define.value - first : 0)][part] += bytes;

@@ -5,10 +5,13 @@
 
 namespace rehearse::sim {
 
-std::vector<std::int64_t> host_bytes(const Schedule& s) {
+namespace {
+
+// Of one home, whose arenas the schedule has planned, or not.
+std::vector<std::int64_t> most_of(const Schedule& s, Home home, const std::vector<Bytes>& planned) {
   std::vector<std::int64_t> most(static_cast<std::size_t>(s.num_rows()), 0);
-  if (!s.host_bytes.empty()) {
-    std::ranges::transform(s.host_bytes, most.begin(), &Bytes::value);
+  if (!planned.empty()) {
+    std::ranges::transform(planned, most.begin(), &Bytes::value);
     return most;
   }
   // First and last op of every value there; state that outlives the step is there all along.
@@ -26,7 +29,8 @@ std::vector<std::int64_t> host_bytes(const Schedule& s) {
   std::vector<std::int64_t> change(s.ops.size() + 1, 0);
   for (std::size_t v = 0; v < s.values.size(); ++v) {
     const Value& value = s.values[v];
-    if (!in_host_arena(value) || lives[v].first < 0) continue;
+    const bool here = home == Home::Host ? in_host_arena(value) : value.home == home;
+    if (!here || lives[v].first < 0) continue;
     const std::size_t begin = s.first_op(value.row), end = s.first_op({value.row.value + 1});
     change[value.persistent ? begin : static_cast<std::size_t>(lives[v].first)] +=
         value.bytes.value;
@@ -41,6 +45,28 @@ std::vector<std::int64_t> host_bytes(const Schedule& s) {
     }
   }
   return most;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> host_bytes(const Schedule& s) {
+  return most_of(s, Home::Host, s.host_bytes);
+}
+std::vector<std::int64_t> nvme_bytes(const Schedule& s) {
+  return most_of(s, Home::Nvme, s.nvme_bytes);
+}
+
+std::int64_t swap_buffers(const Plan& plan, std::int64_t updated) {
+  if (plan.offload_to != OffloadTarget::Nvme || !plan.runtime.performer().updates_on_host) return 0;
+  // Defaults of deepspeedai/DeepSpeed edaa7221, deepspeed/runtime/zero: of the optimizer
+  // `buffer_count` arrays in fp32 of the largest part of `sub_group_size` elements, of parameters
+  // as many of `buffer_size` elements (offload_config.py, config.py).
+  constexpr std::int64_t kOptimizerBuffers = 4, kSubGroup = 1'000'000'000;
+  constexpr std::int64_t kParameterBuffers = 5, kParameterBuffer = 100'000'000;
+  const std::int64_t optimizer =
+      plan.offload.optimizer ? 4 * kOptimizerBuffers * std::min(updated, kSubGroup) : 0;
+  const std::int64_t element = plan.precision.compute == ComputeType::Fp32 ? 4 : 2;
+  return optimizer + (plan.offload.parameters ? element * kParameterBuffers * kParameterBuffer : 0);
 }
 
 }  // namespace rehearse::sim

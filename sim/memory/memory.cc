@@ -28,7 +28,8 @@ void summarize(MemoryReport& report) {
 
 std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
   const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
-                            (plan.data_parallel > 1) + (plan.pipeline_parallel > 1);
+                            (plan.head_exchange_group > 0) + (plan.data_parallel > 1) +
+                            (plan.pipeline_parallel > 1);
   const bool folds = model.experts.count > 0 && plan.folds_experts();
   const std::int64_t of_experts = !folds ? 0
                                          : 2 * (plan.expert_parallel > 1) +

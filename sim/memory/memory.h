@@ -75,6 +75,7 @@ struct RankMemory {
   MemoryParts parts;               // what was alive at the peak
   std::vector<KindMemory> kinds;   // of models whose layers differ, where all figures are wanted
   std::int64_t host = 0;           // [B] most in host memory: plan.offload
+  std::int64_t nvme = 0;           // [B] likewise on the node's drives
   std::int32_t retries = 0;  // allocations that had to empty the cache first, in all replayed steps
   // What a step gives back and maps anew that empties the cache though steps before it did.
   std::vector<Mapping> remapped;
@@ -130,9 +131,9 @@ struct MemoryReport {
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
   std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
-  std::int64_t host = 0;  // likewise
-  // [B] a node's memory over its ranks; empty: not known
-  std::optional<std::int64_t> host_capacity;
+  std::int64_t host = 0, nvme = 0;  // likewise
+  // [B] a node's memory, and its drives, over its ranks; empty: not known
+  std::optional<std::int64_t> host_capacity, nvme_capacity;
   std::vector<RankMemory> ranks;  // per row of the schedule
   // [B] per parameter of the fp32 copies of gradients that the update makes, part of `optimizer`.
   std::int32_t gradient_copy = 0;
@@ -151,8 +152,8 @@ struct MemoryReport {
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
 // REQUIRES: plan.runtime is a framework's and `profile` its profile; plan.stage_layers has an entry
 // per stage of the order. Where the order is a shorter one than the plan's
-// (schedules/passes/plan_order.h) the figures are those of the plan's if MemoryReport::left_out.
-// `need`: null, all figures are wanted.
+// (schedules/passes/planned/plan_order.h) the figures are those of the plan's if
+// MemoryReport::left_out. `need`: null, all figures are wanted.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order,
                             const MemoryNeed* need = nullptr);

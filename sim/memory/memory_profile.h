@@ -101,6 +101,13 @@ enum class Flag : std::uint8_t {
 };
 inline constexpr std::size_t kNumFlags = 41;
 using Flags = std::uint64_t;  // bit i: Flag i
+constexpr Flags bit_of(Flag flag) {
+  return Flags{1} << static_cast<unsigned>(flag);
+}
+// A row of a backward that needs one of these makes again what its forward has dropped.
+inline constexpr Flags kMakesAgain = bit_of(Flag::NormAgain) | bit_of(Flag::LatentAgain) |
+                                     bit_of(Flag::ActivationAgain) | bit_of(Flag::MlpAgain) |
+                                     bit_of(Flag::SharedAgain);
 struct Condition {
   Flags all = 0, none = 0;
   bool holds(Flags flags) const { return (flags & all) == all && (flags & none) == 0; }
@@ -134,6 +141,9 @@ struct ScriptRow {
   bool weight_phase = false;   // freed by W where the backward is split
   bool whole_forward = false;  // Recompute: temporaries too
   std::uint8_t block = 0;      // of a layer, whose tensor it is (ModelPart::block)
+  // Backward, Allocate: the forward has dropped the tensor, which is made again here; with any of
+  // the conditions kMakesAgain it is so, too.
+  bool again = false;
 };
 
 // Tensors "input", "output", "input_gradient" and "output_gradient" are handed between segments.

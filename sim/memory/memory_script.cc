@@ -36,8 +36,9 @@ bool keeps_fp8_operands(const Plan& plan) {
 // the whole forward.
 enum class Remade : std::uint8_t { Nothing, Dropped, Everything };
 
-// How much of a program somebody asks for. A forward does not depend on its backward.
-enum class Extent : std::uint8_t { Forward, Whole };
+// How much of a program somebody asks for. A forward does not depend on its backward. Apart: the
+// backward in two as well.
+enum class Extent : std::uint8_t { Forward, Whole, Apart };
 
 // A script's rows, those of a layer's kinds among them.
 struct ScriptRows {
@@ -102,7 +103,15 @@ class Compiler {
     remakes_ = compiled && remade == Remade::Nothing;
     run_forward(program_.forward, Run::First);
     end_forward();
-    if (extent == Extent::Whole) run_backward();
+    std::vector<bool> left;
+    if (extent == Extent::Apart) left = alive_;
+    if (extent != Extent::Forward) run_backward();
+    if (extent == Extent::Apart) {
+      alive_ = std::move(left);
+      alive_.resize(names_.size(), false);
+      run_again();
+      run_apart();
+    }
     program_.slots = static_cast<std::int16_t>(names_.size());
     return std::move(program_);
   }
@@ -115,24 +124,58 @@ class Compiler {
     for (const ScriptRow* at : script_.backward) {
       const ScriptRow& row = *at;
       if (!row.condition.holds(flags_)) continue;
-      switch (row.act) {
-        case ScriptRow::Act::Allocate:
-          allocate(program_.backward, row, /*kept=*/row.tensor == "input_gradient");
-          break;
-        case ScriptRow::Act::Free:
-          remake(row.tensor);
-          free(program_.backward, row.tensor, row.weight_phase);
-          break;
-        case ScriptRow::Act::Mixer:  // spelled out before (with_kinds)
-          break;
-        case ScriptRow::Act::Recompute:
-          if (remade_ == Remade::Dropped) {
-            run_forward(program_.backward, row.whole_forward ? Run::Again : Run::DroppedAlone);
-          }
-          break;
+      if (row.act != ScriptRow::Act::Recompute) {
+        run_backward(program_.backward, row);
+      } else if (remade_ == Remade::Dropped) {
+        run_forward(program_.backward, row.whole_forward ? Run::Again : Run::DroppedAlone);
       }
     }
-    end_backward();
+    end_backward(program_.backward);
+  }
+  // Kinds are spelled out before (with_kinds).
+  void run_backward(std::vector<ScriptStep>& steps, const ScriptRow& row) {
+    if (row.act == ScriptRow::Act::Allocate) {
+      allocate(steps, row, /*kept=*/row.tensor == "input_gradient");
+    } else if (row.act == ScriptRow::Act::Free) {
+      remake(steps, row.tensor);
+      free(steps, row.tensor, row.weight_phase);
+    }
+  }
+
+  static bool makes_again(const ScriptRow& row) {
+    return row.act == ScriptRow::Act::Allocate &&
+           (row.again || (row.condition.all & kMakesAgain) != 0);
+  }
+  // What an R makes: what the backward would have made at its begin or where it needs it. Of a
+  // profile's rows that stand in the backward, a tensor that the next row frees is a temporary.
+  void run_again() {
+    std::vector<ScriptStep>& steps = program_.again;
+    if (remade_ == Remade::Everything) run_forward(steps, Run::Again);
+    const ScriptRow* made = nullptr;
+    for (const ScriptRow* at : script_.backward) {
+      if (at->act != ScriptRow::Act::Recompute || !at->condition.holds(flags_)) continue;
+      if (remade_ != Remade::Dropped) break;
+      run_forward(steps, at->whole_forward ? Run::Again : Run::DroppedAlone);
+    }
+    for (const ScriptRow* at : script_.backward) {
+      if (!at->condition.holds(flags_)) continue;
+      if (makes_again(*at)) {
+        allocate(steps, *at, true);
+      } else if (made != nullptr && at->act == ScriptRow::Act::Free && at->tensor == made->tensor) {
+        free(steps, at->tensor);
+      }
+      made = makes_again(*at) && !at->again ? at : nullptr;  // a kind's lives to its backward
+    }
+    for (ScriptStep& step : steps) {
+      if (step.bytes > 0) step.kept = alive(step.slot);
+    }
+  }
+  void run_apart() {
+    for (const ScriptRow* at : script_.backward) {
+      if (!at->condition.holds(flags_) || makes_again(*at)) continue;
+      run_backward(program_.apart, *at);
+    }
+    end_backward(program_.apart);
   }
 
   std::int16_t slot(std::string_view name) {
@@ -181,12 +224,12 @@ class Compiler {
     return has(size, SizeLetter::Tokens) && !has(size, SizeLetter::Hidden);
   }
   // A cheap tensor of a compiled program, which its last use makes again.
-  void remake(std::string_view name) {
+  void remake(std::vector<ScriptStep>& steps, std::string_view name) {
     const std::int16_t s = slot(name);
     const auto at = static_cast<std::size_t>(s);
     if (!remakes_ || keep_[at] != Keep::Cheap || alive(s) || bytes_[at] == 0) return;
     alive_[at] = true;
-    program_.backward.push_back({.bytes = bytes_[at], .slot = s, .kind = kind_});
+    steps.push_back({.bytes = bytes_[at], .slot = s, .kind = kind_});
   }
   void free(std::vector<ScriptStep>& steps, std::string_view name, bool weight_phase = false) {
     const std::int16_t s = slot(name);
@@ -253,9 +296,9 @@ class Compiler {
   }
 
   // Whatever a script forgot to free: the op ends, and autograd has dropped it.
-  void end_backward() {
+  void end_backward(std::vector<ScriptStep>& steps) {
     for (std::size_t s = kInputGradientSlot + 1; s < names_.size(); ++s) {
-      if (alive_[s]) free(program_.backward, names_[s], /*weight_phase=*/true);
+      if (alive_[s]) free(steps, names_[s], /*weight_phase=*/true);
     }
   }
 
@@ -470,13 +513,15 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
       const KindPlan plan = kind_plan(layout);
       const std::vector<double> slots = slots_of(mixer, plan);
       const auto bytes = [&](const Expression& of) { return of.given() ? of.number(slots) : 0; };
-      const auto act = [&](ScriptRow::Act what, const std::string& name, double size, Keep keep) {
+      const auto act = [&](ScriptRow::Act what, const std::string& name, double size, Keep keep,
+                           bool again = false) {
         all.push_back(&own.emplace_back(ScriptRow{.act = what,
                                                   .tensor = prefix + name,
                                                   .size = bytes_formula(size),
                                                   .keep = keep,
                                                   .condition = {},
-                                                  .block = block}));
+                                                  .block = block,
+                                                  .again = again}));
       };
       using Act = ScriptRow::Act;
       const double workspace =
@@ -493,7 +538,7 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
         const Keep keep = dropped                                          ? Keep::No
                           : saved.dropped_by == KindAgain::ResidualStreams ? Keep::Streams
                                                                            : Keep::Always;
-        if (forward || dropped) act(Act::Allocate, saved.name, size, keep);
+        if (forward || dropped) act(Act::Allocate, saved.name, size, keep, !forward);
         if (forward && dropped) act(Act::Free, saved.name, 0, Keep::No);
         if (!forward) act(Act::Free, saved.name, 0, Keep::No);
       }
@@ -518,7 +563,7 @@ SegmentProgram compiled(const SegmentScript& script, const std::vector<BoundKind
                         ReplicaRole role = ReplicaRole::Alike) {
   ScriptRows rows;
   rows.forward = with_kinds(script.forward, kinds, layout, /*forward=*/true, rows.of_kinds);
-  if (extent == Extent::Whole) {
+  if (extent != Extent::Forward) {
     rows.backward = with_kinds(script.backward, kinds, layout, /*forward=*/false, rows.of_kinds);
   }
   const SizeLetters letters = size_letters(layout, experts);
@@ -604,7 +649,8 @@ ForwardBytes segment_forward_bytes(const MemoryProfile& profile, const Layout& l
 }
 
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout,
-                                 ReplicaRole role) {
+                                 ReplicaRole role, bool apart) {
+  const Extent extent = apart ? Extent::Apart : Extent::Whole;
   SegmentPrograms programs;
   programs.rotating.resize(segment_classes(layout.model));
   programs.still.resize(programs.rotating.size());
@@ -614,23 +660,24 @@ SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& lay
     if (shape == SegmentShape::DenseLayer && mixed) continue;
     if (shape == SegmentShape::ExpertLayer && (mixed || layout.model.experts.count == 0)) continue;
     if (shape == SegmentShape::PredictionLayer && layout.prediction_layers() == 0) continue;
-    programs.rotating[i] = segment_program(profile, layout, shape);
-    programs.still[i] = segment_program(profile, layout, shape, /*rotates=*/false);
+    programs.rotating[i] = segment_program(profile, layout, shape, /*rotates=*/true, extent);
+    programs.still[i] = segment_program(profile, layout, shape, /*rotates=*/false, extent);
   }
   if (role != ReplicaRole::Alike) {
     const auto head = static_cast<std::size_t>(SegmentShape::Head);
     programs.rotating[head] = programs.still[head] =
         compiled(profile.head, {}, profile, layout, /*experts=*/false, /*rotates=*/true,
-                 Remade::Nothing, Extent::Whole, role);
+                 Remade::Nothing, extent, role);
   }
   for (std::int32_t i = 0; i < variants(layout.model); ++i) {
     const std::size_t at = kNumSegmentShapes + static_cast<std::size_t>(i);
-    programs.rotating[at] = layer_program(profile, layout, i);
-    programs.still[at] = layer_program(profile, layout, i, /*rotates=*/false);
+    programs.rotating[at] = layer_program(profile, layout, i, /*rotates=*/true, extent);
+    programs.still[at] = layer_program(profile, layout, i, /*rotates=*/false, extent);
   }
   if (layout.plan.recompute.any() && layout.plan.recompute_layers > 0) {
     const Plan plan = plan_of_kept_layers(layout.plan);
-    programs.kept.push_back(segment_programs(profile, {layout.model, plan}));
+    programs.kept.push_back(
+        segment_programs(profile, {layout.model, plan}, ReplicaRole::Alike, apart));
   }
   return programs;
 }
@@ -672,14 +719,19 @@ SegmentProgram chained(std::span<const SegmentProgram> programs) {
   for (std::size_t i = 0; i < programs.size(); ++i) {
     add(whole.forward, programs[i].forward, slots[i]);
   }
-  for (std::size_t i = 0; i < programs.size(); ++i)
+  for (std::size_t i = 0; i < programs.size(); ++i) {
     add(whole.streams, programs[i].streams, slots[i]);
+  }
   whole.output = programs.empty() ? 0 : programs.back().output;
   whole.own_block = true;
-  for (std::size_t i = programs.size(); i-- > 0;) {
-    add(whole.backward, programs[i].backward, slots[i]);
-    if (i + 1 < programs.size()) whole.backward.push_back({.slot = slots[i][kOutputGradientSlot]});
-    if (i > 0) whole.backward.push_back({.slot = slots[i][kInputSlot]});
+  for (std::size_t i = 0; i < programs.size(); ++i) add(whole.again, programs[i].again, slots[i]);
+  for (auto steps : {&SegmentProgram::backward, &SegmentProgram::apart}) {
+    std::vector<ScriptStep>& to = whole.*steps;
+    for (std::size_t i = programs.size(); i-- > 0;) {
+      add(to, programs[i].*steps, slots[i]);
+      if (i + 1 < programs.size()) to.push_back({.slot = slots[i][kOutputGradientSlot]});
+      if (i > 0) to.push_back({.slot = slots[i][kInputSlot]});
+    }
   }
   return whole;
 }

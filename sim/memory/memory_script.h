@@ -27,6 +27,9 @@ struct ScriptStep {
 
 struct SegmentProgram {
   std::vector<ScriptStep> forward, backward;  // backward: I and W together, in the order of B
+  // The backward in two, where an order has an R: what that makes, all of which the rest may read,
+  // and the rest. Empty unless asked for (segment_programs).
+  std::vector<ScriptStep> again, apart;
   std::int16_t slots = 0;
   // Of a layer whose residual streams are computed again: what the forward made and its block of
   // layers drops (StageSegments), in the order in which it is made again.
@@ -69,8 +72,9 @@ struct SegmentPrograms {
   // Of layers that are not computed again where others are (keeps_layer); empty: there are none.
   std::vector<SegmentPrograms> kept;
 };
+// `apart`: for orders in which backwards have an R before them, too.
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout,
-                                 ReplicaRole role = ReplicaRole::Alike);
+                                 ReplicaRole role = ReplicaRole::Alike, bool apart = false);
 const SegmentProgram& of_segment(const SegmentPrograms& programs, const Layout& layout,
                                  const SegmentInfo& segment);
 

@@ -104,8 +104,24 @@ class StageWalk {
     if (!stage_.parts.empty()) offload(stage_.parts.size() - 1, tensors);
   }
 
-  // `split`: the input gradient's half, after which weight_gradient follows.
-  void backward(Tensor* tensors, bool split) {
+  // What the backwards of the stage's parts compute again, of all of them at once (an R).
+  // REQUIRES: programs that have it apart (segment_programs).
+  void recompute(Tensor* tensors) {
+    for (std::size_t i = 0; i < stage_.parts.size(); ++i) {
+      const StageSegments::Part& part = stage_.parts[i];
+      if (part.block >= 0) make_block(i, tensors);
+      if (part.program->again.empty()) continue;
+      const bool more = i + 1 < stage_.parts.size() && !stage_.parts[i + 1].program->again.empty();
+      memory_.enter(part.unit, more ? unit_at(i + 1) : -1);
+      fetch(i, tensors);
+      for (const ScriptStep& step : part.program->again) run(step, tensors + part.slot);
+      memory_.leave_forward(part.unit);
+    }
+  }
+
+  // `split`: the input gradient's half, after which weight_gradient follows. `apart`: behind
+  // recompute().
+  void backward(Tensor* tensors, bool split, bool apart = false) {
     if (!stage_.parts.empty()) fetch(stage_.parts.size() - 1, tensors);
     Tensor carried = Memory::kNothing;
     if (stage_.outgoing > 0) memory_.make(carried, stage_.outgoing, true, kHandedOnKind);
@@ -113,10 +129,10 @@ class StageWalk {
       const StageSegments::Part& part = stage_.parts[i];
       memory_.enter(part.unit, unit_at(i - 1));
       if (i > 0) fetch(i - 1, tensors);
-      if (part.block >= 0) make_block(i, tensors);
+      if (part.block >= 0 && !apart) make_block(i, tensors);
       Tensor* const own = tensors + part.slot;
       own[kOutputGradientSlot] = std::exchange(carried, Memory::kNothing);
-      for (const ScriptStep& step : part.program->backward) {
+      for (const ScriptStep& step : backward_of(part, apart)) {
         if (!split || !step.weight_phase) run(step, own);
       }
       memory_.drop(own[kOutputGradientSlot]);
@@ -128,10 +144,10 @@ class StageWalk {
     if (!split) release(tensors);
   }
 
-  void weight_gradient(Tensor* tensors) {
+  void weight_gradient(Tensor* tensors, bool apart = false) {
     for (std::size_t i = stage_.parts.size(); i-- > 0;) {
       const StageSegments::Part& part = stage_.parts[i];
-      for (const ScriptStep& step : part.program->backward) {
+      for (const ScriptStep& step : backward_of(part, apart)) {
         if (step.weight_phase) run(step, tensors + part.slot);
       }
       memory_.leave_backward(part.unit);
@@ -143,6 +159,9 @@ class StageWalk {
   // -1: there is no such part (of part 0 the one before is at SIZE_MAX).
   std::ptrdiff_t unit_at(std::size_t part) const {
     return part < stage_.parts.size() ? static_cast<std::ptrdiff_t>(stage_.parts[part].unit) : -1;
+  }
+  static const std::vector<ScriptStep>& backward_of(const StageSegments::Part& part, bool apart) {
+    return apart ? part.program->apart : part.program->backward;
   }
   void run(const ScriptStep& step, Tensor* own) {
     if (step.bytes > 0) {
@@ -183,8 +202,9 @@ class StageWalk {
   }
   void fetch(std::size_t part, Tensor* tensors) {
     if (!stage_.parts[part].leaves) return;
-    each_slot(part, [&](std::size_t s) {
-      if (on_host_[s] > 0) {
+    each_slot(part, [&](std::size_t s) {  // but for what came back for an R
+      const bool there = memory_.bytes(tensors[s]) > 0;
+      if (on_host_[s] > 0 && !there) {
         memory_.make(tensors[s], on_host_[s], true, stage_.parts[part].program->input_kind);
       }
     });

@@ -282,7 +282,7 @@ double pairwise_of_part(const LinkUse& use, std::int32_t n, std::int32_t g) {
 }
 
 CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
-                              const Network& network);
+                              const Network& network, bool apart = false);
 
 // The members of a group of several nodes that are on one of them, and the links between these.
 GroupShape part_inside(const GroupShape& shape) {
@@ -320,12 +320,12 @@ Least least_of(OpKind kind, Bytes size, const GroupShape& shape, const Network& 
 
 // The cost on the cluster as it is described, before it is corrected.
 CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
-                              const Network& network) {
+                              const Network& network, bool apart) {
   const OpKind kind = normalised(asked);
   CollectiveCost cost;
   if (!is_priced(kind) || shape.ranks <= 1 || size.value <= 0) return cost;
   if (network.cluster().workers > 0) {
-    if (const auto time = shared_memory_time(kind, size, {shape.ranks, shape.processes},
+    if (const auto time = shared_memory_time(kind, size, {shape.ranks, shape.processes, apart},
                                              network.model().measured, network.cluster())) {
       cost.time = seconds_to_nanoseconds(time->seconds);
       cost.level = time->level;
@@ -446,8 +446,8 @@ CollectiveCost corrected(CollectiveCost cost, const Network& network) {
 }  // namespace
 
 CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape,
-                               const Network& network) {
-  CollectiveCost cost = corrected(described_cost(kind, bytes, shape, network), network);
+                               const Network& network, bool apart) {
+  CollectiveCost cost = corrected(described_cost(kind, bytes, shape, network, apart), network);
   if (cost.time.value > 0) crosses(normalised(kind), bytes, shape, network, cost);
   return cost;
 }

@@ -33,9 +33,10 @@ struct CollectiveCost {
 // `kind`: AllReduce, AllGather (= Unshard), ReduceScatter, Broadcast, Reduce, Gather, Scatter,
 // AllToAll. `bytes`: the whole array, as nccl-tests counts: the buffer of each rank for AllReduce,
 // Broadcast, Reduce and AllToAll, n times a rank's part for AllGather, ReduceScatter, Gather and
-// Scatter. Any other kind, one rank or no bytes costs nothing.
+// Scatter. Any other kind, one rank or no bytes costs nothing. `apart`: a sum lies beside what was
+// summed; on a CPU it then writes memory that nobody had read.
 CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape,
-                               const Network& network);
+                               const Network& network, bool apart = false);
 
 // A group's `tensors` broadcast one after another, each by the rank that owns it, `bytes` in all.
 // Rings alone broadcast in NCCL: each owner's first chunk passes all other ranks, a hop each.

@@ -11,16 +11,20 @@ namespace {
 
 // At the number of ranks nearest to `asked` that was measured.
 std::optional<CurveTime> nearest_time(std::span<const CollectivePoint> points, CollectiveOp op,
-                                      std::int32_t asked, Bytes bytes, ProcessLink between) {
+                                      std::int32_t asked, Bytes bytes, ProcessLink between,
+                                      bool apart) {
   std::int32_t nearest = 0;
   for (const CollectivePoint& point : points) {
     if (point.op != op || point.nodes != 1 || point.between_processes != between) continue;
+    if (point.apart != apart) continue;
     if (nearest == 0 || std::abs(point.ranks - asked) < std::abs(nearest - asked)) {
       nearest = point.ranks;
     }
   }
+  if (nearest == 0 && apart) return nearest_time(points, op, asked, bytes, between, false);
   if (nearest == 0) return std::nullopt;
-  std::optional<CurveTime> time = read_collectives(points, op, nearest, 1, bytes.value, between);
+  std::optional<CurveTime> time =
+      read_collectives(points, op, nearest, 1, bytes.value, between, apart);
   if (time && nearest != asked) {
     time->seconds *= static_cast<double>(asked) / nearest;
     time->level = CostLevel::Formula;
@@ -40,8 +44,8 @@ std::optional<CurveTime> among_processes(CollectiveOp op, Bytes bytes, Meeting m
                                          std::span<const CollectivePoint> points,
                                          const Cluster& cluster) {
   const std::int32_t asked = op == CollectiveOp::SendRecv ? 2 : meeting.processes;
-  auto time = nearest_time(points, op, asked, bytes, cluster.between_processes);
-  if (!time) time = nearest_time(points, op, asked, bytes, ProcessLink::Tcp);
+  auto time = nearest_time(points, op, asked, bytes, cluster.between_processes, meeting.apart);
+  if (!time) time = nearest_time(points, op, asked, bytes, ProcessLink::Tcp, meeting.apart);
   if (time && meeting.ranks > meeting.processes && sends_for_each_member(op)) {
     time->seconds *= static_cast<double>(meeting.ranks) / meeting.processes;
     time->level = CostLevel::Formula;
@@ -61,7 +65,7 @@ std::optional<CurveTime> shared_memory_time(OpKind kind, Bytes bytes, Meeting me
     if (const auto time = among_processes(op, bytes, meeting, points, cluster)) return time;
   }
   std::optional<CurveTime> time =
-      nearest_time(points, op, sends ? 2 : meeting.ranks, bytes, ProcessLink::None);
+      nearest_time(points, op, sends ? 2 : meeting.ranks, bytes, ProcessLink::None, meeting.apart);
   if (!time) return std::nullopt;
   const WorkerSharing sharing = worker_sharing(cluster);
   const std::int64_t waking = sends ? sharing.handover_ns : sharing.meeting_ns;

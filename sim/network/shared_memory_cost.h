@@ -14,14 +14,17 @@
 
 namespace rehearse::sim {
 
-// Members of an exchange, and in how many processes they are.
+// Members of an exchange, in how many processes they are, and whether a sum lies beside what was
+// summed, which writes memory that nobody had read.
 struct Meeting {
   std::int32_t ranks = 2, processes = 1;
+  bool apart = false;
 };
 
 // One exchange of `bytes` (counted as collective_cost.h does; Send: the message), from the last
 // one's arrival until all go on. A number of ranks or processes that was not measured: the nearest
-// one's time, in proportion; several processes where only one was measured: as in that one. Empty:
+// one's time, in proportion; several processes where only one was measured: as in that one; sums
+// beside what was summed that were not measured: as over it. Empty:
 // nothing of the kind was measured. REQUIRES: cluster.workers > 0; `points` sorted by (op, nodes,
 // ranks, bytes).
 std::optional<CurveTime> shared_memory_time(OpKind kind, Bytes bytes, Meeting meeting,

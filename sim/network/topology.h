@@ -122,7 +122,8 @@ struct Path {
 // The mesh coordinates that vary inside one instance of a group.
 struct GroupAxes {
   bool tensor = false, context = false, data = false;
-  ReplicaPart part = ReplicaPart::All;  // of the replicas along context and data
+  ReplicaPart part = ReplicaPart::All;       // of the replicas along context and data
+  TensorPart tensor_part = TensorPart::All;  // of the ranks along tensor: a row or column of a grid
   std::vector<Position> positions;  // empty: the row's own; else the group spans these positions
   // `tensor`, `context`, `data` are those of the experts' mesh: tensor, expert and replicas.
   bool folded = false;
@@ -145,8 +146,8 @@ class Network {
           std::span<const RankClassInfo> rows, bool all_replicas = false);
 
   GroupShape group(RankClass row, const GroupAxes& axes) const;
-  // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions), and those
-  // of experts.
+  // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions), those of
+  // experts and of a grid of tensor parallel ranks.
   GroupShape group(RankClass row, Axis axis) const;
   // The shape of a group of the schedule: along the axes and over the positions of its kind.
   GroupShape group(RankClass row, const Schedule& schedule, GroupId group) const;
@@ -214,12 +215,18 @@ class Network {
   void add_crossing(std::int32_t from, std::int32_t to, Crossing crossing,
                     std::vector<Crossing>& all) const;
   void count_crossings(std::span<const std::int32_t> members, GroupShape& shape) const;
-  // Members of an instance: along the axes that it spans, else at the coordinate of `fixed`.
+  // Coordinates on tensor of the members of the x-th instance, of so many.
+  std::vector<std::int32_t> tensor_members(const GroupAxes& axes, std::int32_t size,
+                                           std::int32_t x) const;
+  std::int32_t tensor_instances(const GroupAxes& axes, std::int32_t size) const;
+  // Members of an instance: along the axes that it spans, else at the coordinate of `fixed`; of
+  // those along tensor, fixed[0] is the number of the instance.
   void members_of(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
                   const std::array<std::int32_t, 3>& fixed,
                   std::vector<std::int32_t>& members) const;
   struct PartOfReplicas {
     std::int32_t tensor, instance, among;
+    std::int32_t neighbours;  // of a neighbourhood
   };
   void part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
                     const PartOfReplicas& part, std::vector<std::int32_t>& members) const;

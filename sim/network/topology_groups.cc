@@ -212,7 +212,34 @@ GroupAxes axes_of(GroupKind kind) {
             .data = spans.expert_data,
             .folded = true};
   }
-  return {.tensor = spans.tensor, .context = spans.context, .data = spans.data, .part = spans.part};
+  return {.tensor = spans.tensor,
+          .context = spans.context,
+          .data = spans.data,
+          .part = spans.part,
+          .tensor_part = spans.tensor_part};
+}
+
+std::int32_t Network::tensor_instances(const GroupAxes& axes, std::int32_t size) const {
+  if (!axes.tensor) return size;
+  return axes.tensor_part == TensorPart::Row      ? mesh_.grid_rows()
+         : axes.tensor_part == TensorPart::Column ? mesh_.grid_columns()
+                                                  : 1;
+}
+
+std::vector<std::int32_t> Network::tensor_members(const GroupAxes& axes, std::int32_t size,
+                                                  std::int32_t x) const {
+  if (!axes.tensor) return {x};
+  const std::int32_t columns = mesh_.grid_columns();
+  const bool row = axes.tensor_part == TensorPart::Row,
+             column = axes.tensor_part == TensorPart::Column;
+  std::vector<std::int32_t> members;
+  for (std::int32_t at = row      ? x * columns
+                         : column ? x
+                                  : 0;
+       at < (row ? (x + 1) * columns : size); at += column ? columns : 1) {
+    members.push_back(at);
+  }
+  return members;
 }
 
 void Network::members_of(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
@@ -221,11 +248,12 @@ void Network::members_of(const GroupAxes& axes, const std::array<std::int32_t, 3
   const std::array<bool, 3> spans{axes.tensor, axes.context, axes.data};
   const auto first = [&](std::size_t k) { return spans[k] ? 0 : fixed[k]; };
   const auto end = [&](std::size_t k) { return spans[k] ? size[k] : fixed[k] + 1; };
+  const std::vector<std::int32_t> along_tensor = tensor_members(axes, size[0], fixed[0]);
   members.clear();
   for (const Position p : axes.positions) {
     for (std::int32_t z = first(2); z < end(2); ++z) {
       for (std::int32_t y = first(1); y < end(1); ++y) {
-        for (std::int32_t x = first(0); x < end(0); ++x) {
+        for (const std::int32_t x : along_tensor) {
           members.push_back(axes.folded ? mesh_.rank(Folded{x, y, z}, p.value).value
                                         : mesh_.rank({x, y, z, p.value}).value);
         }
@@ -241,9 +269,11 @@ void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t,
   members.clear();
   for (const Position p : axes.positions) {
     for (std::int32_t k = 0; k < part.among; ++k) {
-      const std::int32_t replica = axes.part == ReplicaPart::Neighbours
-                                       ? part.instance * part.among + k
-                                       : k * mesh_.shards() + part.instance;
+      const std::int32_t each = part.neighbours;  // Across: one of each, of the same range of them
+      const std::int32_t replica =
+          axes.part == ReplicaPart::Neighbours
+              ? part.instance * part.among + k
+              : (part.instance / each * part.among + k) * each + part.instance % each;
       const std::int32_t end = axes.tensor ? size[0] : part.tensor + 1;
       for (std::int32_t t = axes.tensor ? 0 : part.tensor; t < end; ++t) {
         members.push_back(mesh_.rank({t, replica % size[1], replica / size[1], p.value}).value);
@@ -265,14 +295,15 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   };
   const auto replicas_of_a_group = [&](const Mesh& mesh) {
     const std::array<std::int32_t, 3> size = sizes(mesh);
-    return axes.part == ReplicaPart::Neighbours ? mesh.shards()
-           : axes.part == ReplicaPart::Across
-               ? size[1] * size[2] / mesh.shards()
-               : (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
+    const std::int32_t all = (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
+    return axes.part == ReplicaPart::Neighbours ? mesh.neighbours(axes.data)
+           : axes.part == ReplicaPart::Across   ? all / mesh.neighbours(axes.data)
+                                                : all;
   };
   const std::array<std::int32_t, 3> size = sizes(mesh_);
   const std::int32_t replicas = size[1] * size[2], among = replicas_of_a_group(mesh_);
-  shape.ranks = (axes.tensor ? size[0] : 1) * replicas_of_a_group(whole_) *
+  const std::int32_t instances = tensor_instances(axes, size[0]);
+  shape.ranks = size[0] / instances * replicas_of_a_group(whole_) *
                 static_cast<std::int32_t>(axes.positions.size());
   if (shape.ranks <= 1) return shape;
 
@@ -295,13 +326,13 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   if (axes.part != ReplicaPart::All) {
     for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
       for (std::int32_t instance = 0; instance < replicas / among; ++instance) {
-        part_members(axes, size, {x, instance, among}, members);
+        part_members(axes, size, {x, instance, among, mesh_.neighbours(axes.data)}, members);
         count_instance();
       }
     }
   } else {
     // Those of the other rows of the position too: they run at the same time.
-    for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
+    for (std::int32_t x = 0; x < instances; ++x) {
       for (std::int32_t y = 0; y < (axes.context ? 1 : size[1]); ++y) {
         for (std::int32_t z = 0; z < (axes.data ? 1 : size[2]); ++z) {
           members_of(axes, size, {x, y, z}, members);
@@ -335,7 +366,8 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
 }
 
 GroupShape Network::group(RankClass row, Axis axis) const {
-  if (axis == Axis::Expert || axis == Axis::ExpertTensor || axis == Axis::ExpertBlock) {
+  constexpr std::array kOfTheMesh{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
+  if (std::ranges::find(kOfTheMesh, axis) == kOfTheMesh.end()) {
     return group(row, axes_of(kind_along(axis)));
   }
   GroupAxes axes{

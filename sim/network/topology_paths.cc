@@ -126,9 +126,13 @@ std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) con
   if (from == to) return names;
   const Folded& folded = mesh_.folded_size();
   const bool folds = folded.expert > 1 || folded.tensor != mesh_.size(Axis::Tensor);
-  constexpr std::array kAxes{Axis::Tensor, Axis::Context,      Axis::Data,
-                             Axis::Expert, Axis::ExpertTensor, Axis::ExpertBlock};
-  for (const Axis axis : std::span{kAxes}.first(folds ? 6 : 3)) {
+  std::vector<Axis> axes{Axis::Tensor, Axis::Context, Axis::Data};
+  if (folds) axes.insert(axes.end(), {Axis::Expert, Axis::ExpertTensor, Axis::ExpertBlock});
+  if (mesh_.grid_rows() > 1) axes.insert(axes.end(), {Axis::TensorRow, Axis::TensorColumn});
+  if (mesh_.neighbours(false) > 1) {
+    axes.insert(axes.end(), {Axis::ContextHeads, Axis::ContextRing});
+  }
+  for (const Axis axis : axes) {
     const GroupShape a = group(from, axis), b = group(to, axis);
     for (const LinkUse& use : a.links) {  // the k-th link of a kind is the k-th there
       if (use.part == 0) continue;        // other rows' alone

@@ -165,6 +165,29 @@ TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Ne
   return cost;
 }
 
+TransferCost nvme_copy_cost(Bytes size, bool to_host, std::int32_t ranks, const Path& path,
+                            const Network& network) {
+  TransferCost cost = host_copy_cost(size, to_host, path, network);
+  const Nanoseconds drives =
+      to_host ? nvme_time({0}, size, ranks, network) : nvme_time(size, {0}, ranks, network);
+  if (drives <= cost.time) return cost;
+  const double share =
+      static_cast<double>(cost.time.value) / static_cast<double>(drives.value);  // of the link
+  for (std::vector<Demand>* side : {&cost.send, &cost.recv}) {
+    for (Demand& demand : *side) demand.share *= share;
+  }
+  cost.time = drives;
+  cost.level = CostLevel::Datasheet;
+  return cost;
+}
+
+Nanoseconds nvme_time(Bytes read, Bytes written, std::int32_t ranks, const Network& network) {
+  const Nvme& nvme = network.cluster().nvme;
+  if (!nvme.known()) return {};
+  return nanoseconds(ranks * (static_cast<double>(read.value) / nvme.read.value +
+                              static_cast<double>(written.value) / nvme.write.value));
+}
+
 Nanoseconds host_update_time(Bytes size, std::int32_t ranks_per_node, const Network& network) {
   const double node =
       network.model().constants.host_update_rate * std::max(1, network.cluster().host.sockets);

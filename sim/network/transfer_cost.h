@@ -42,6 +42,12 @@ TransferCost host_copy_cost(Bytes bytes, bool to_host, const Path& path, const N
 
 // An optimizer's update by the host's processors, which the ranks of a node share; `bytes`: what it
 // reads and writes.
+// The same to or from the drives of the row's node, through its host, while `ranks` of its ranks do
+// so: the slower of the two. Where the cluster does not say how fast drives are, that to the host.
+TransferCost nvme_copy_cost(Bytes bytes, bool to_host, std::int32_t ranks, const Path& path,
+                            const Network& network);
+// What `ranks` of a node, at once, take to read and then write so much of each [ns].
+Nanoseconds nvme_time(Bytes read, Bytes written, std::int32_t ranks, const Network& network);
 Nanoseconds host_update_time(Bytes bytes, std::int32_t ranks_per_node, const Network& network);
 
 }  // namespace rehearse::sim

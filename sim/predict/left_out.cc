@@ -5,7 +5,7 @@
 
 #include "schedules/ir/program_hash.h"
 #include "schedules/ir/stage_index.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 
 namespace rehearse::sim {
 namespace {

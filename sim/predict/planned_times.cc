@@ -2,6 +2,7 @@
 #include "sim/predict/planned_times.h"
 
 #include "schedules/body/sizes.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/network/transfer_cost.h"
 #include "sim/predict/pricing/pricing.h"
 
@@ -17,6 +18,7 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
   const auto time = [&](const SegmentInfo& segment, Direction direction) {
     return compute.value().price(make_body(layout, body_shape(layout, segment, direction))).time;
   };
+  const bool apart = plan.may_place_recompute() || recomputes_in_advance(plan);
   std::vector<StageTimes> stages;
   for (const auto& segments :
        stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
@@ -26,7 +28,7 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
       times.input_gradient += time(segment, Direction::InputGradient);
       times.weight_gradient += time(segment, Direction::WeightGradient);
       times.backward += time(segment, Direction::Backward);
-      if (plan.may_place_recompute()) times.recompute += time(segment, Direction::Recompute);
+      if (apart) times.recompute += time(segment, Direction::Recompute);
     }
   }
   if (plan.pipeline_parallel > 1) {

@@ -6,7 +6,7 @@
 
 #include "schedules/ir/program_hash.h"
 #include "schedules/order/registry.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/planned_times.h"
@@ -117,7 +117,14 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   std::optional<Error> failed;
   OrderChoice choice;
   const Cluster placed = with_places(cluster, plan.gpus());
-  for (Plan& candidate : order_candidates(scenario.model, plan)) {
+  std::vector<Plan> candidates = order_candidates(scenario.model, plan);
+  if (!find_schedule(plan.schedule)->planned) {  // one order, which waits for prices
+    const Result<> timed =
+        price_planned_times(scenario.model, placed, *options.tables, candidates.front());
+    if (!timed) return timed.error();
+    return predict_plan(scenario, candidates.front(), cluster, options);
+  }
+  for (Plan& candidate : candidates) {
     if (find_schedule(candidate.order)->planned || candidate.places_recompute) {
       const Result<> timed =
           price_planned_times(scenario.model, placed, *options.tables, candidate);

@@ -42,7 +42,7 @@ struct CommunicationRow {
 // which may be long, its program (schedules/ir/program_hash.h).
 std::string hash_of(const Schedule& schedule, const Plan& plan);
 
-// How many orders a planned schedule was chosen among (schedules/passes/plan_order.h).
+// How many orders a planned schedule was chosen among (schedules/passes/planned/plan_order.h).
 struct OrderChoice {
   std::int32_t considered = 0, fitting = 0;  // 0: there was nothing to choose
 };
@@ -201,7 +201,7 @@ struct PredictOptions {
 };
 
 // Chooses micro-batch and order where the plan leaves them open: of the orders of `auto`, zb_1p and
-// zb_2p (schedules/passes/plan_order.h) that which is predicted to be the fastest of those that fit
+// zb_2p (schedules/passes/planned/plan_order.h) that which is predicted to be the fastest of those that fit
 // in memory, the one that needs least memory where none fits. Errors: one line, as readers give
 // them.
 Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,

@@ -8,7 +8,7 @@
 #include "schedules/ir/listing.h"
 #include "schedules/ir/text.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
@@ -70,20 +70,45 @@ std::vector<std::int64_t> kept_by_class(const MemoryProfile& profile, const Layo
 
 void add_host_memory(Prediction& p, const Cluster& cluster) {
   MemoryReport& memory = p.memory;
-  const std::vector<std::int64_t> rows = host_bytes(p.schedule);
-  for (std::size_t row = 0; row < rows.size() && !memory.ranks.empty(); ++row) {
-    RankMemory& rank = memory.ranks[row * memory.ranks.size() / rows.size()];
-    rank.host = std::max(rank.host, rows[row]);
-    memory.host = std::max(memory.host, rank.host);
+  const std::vector<std::int64_t> host = host_bytes(p.schedule), nvme = nvme_bytes(p.schedule);
+  std::vector<std::int64_t> updated(host.size(), 0);
+  for (std::int32_t i = 0; i < p.schedule.num_ops(); ++i) {
+    const Op& op = p.schedule.ops[static_cast<std::size_t>(i)];
+    if (op.kind != OpKind::OptimizerStep) continue;
+    updated[p.schedule.row_of({i}).index()] +=
+        p.schedule.owned_elements(p.schedule.buckets[op.bucket.index()], p.plan.zero_stage);
   }
-  if (cluster.host.memory_gib <= 0) return;
-  const std::int32_t ranks = std::min(p.gpus, cluster.gpus_per_node);
-  memory.host_capacity =
-      static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / std::max(ranks, 1);
+  for (std::size_t row = 0; row < host.size() && !memory.ranks.empty(); ++row) {
+    RankMemory& rank = memory.ranks[row * memory.ranks.size() / host.size()];
+    rank.host = std::max(rank.host, host[row] + swap_buffers(p.plan, updated[row]));
+    rank.nvme = std::max(rank.nvme, nvme[row]);
+    memory.host = std::max(memory.host, rank.host);
+    memory.nvme = std::max(memory.nvme, rank.nvme);
+  }
+  const std::int64_t ranks = std::max(1, std::min(p.gpus, cluster.gpus_per_node));
+  if (cluster.host.memory_gib > 0) {
+    memory.host_capacity =
+        static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / ranks;
+  }
+  if (cluster.nvme.capacity_gb > 0) {
+    memory.nvme_capacity = static_cast<std::int64_t>(cluster.nvme.capacity_gb * 1e9) / ranks;
+  }
   for (RankMemory& rank : memory.ranks) {
-    rank.fits &= rank.host <= *memory.host_capacity;
+    rank.fits &= rank.host <= memory.host_capacity.value_or(rank.host);
+    rank.fits &= rank.nvme <= memory.nvme_capacity.value_or(rank.nvme);
     memory.fits &= rank.fits;
   }
+}
+
+// Time on drives follows from what the cluster's file says of them. A machine's own tables have
+// copies to its memory, through which its files go.
+Result<> check_drives(const Plan& plan, const Cluster& cluster) {
+  if (plan.offload_to != OffloadTarget::Nvme || cluster.nvme.known() || cluster.workers > 0) {
+    return {};
+  }
+  return Error{"plan." + path_of(&Plan::offload_to) + ": nvme: " + cluster.id +
+               " does not say how fast its drives are (cluster.nvme.read_gb_per_s, "
+               "write_gb_per_s)"};
 }
 
 // Gives replicas that differ rows of their own, and the engine their speeds.
@@ -317,6 +342,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   models->cluster = with_places(machine, plan.gpus());
   if (const Result<> size = check_lowered_size(scenario.model, plan); !size) return size.error();
   if (const Result<> has = check_precision(plan, models->cluster); !has) return has.error();
+  if (const Result<> has = check_drives(plan, models->cluster); !has) return has.error();
   std::string whole_because;
   if (options.leave_out && options.timeline) {
     whole_because = performed_whole(scenario, plan, options);

@@ -66,13 +66,16 @@ std::string misfit_text(const Prediction& p) {
   const auto worst = std::ranges::max_element(m.ranks, {}, &RankMemory::peak_device);
   const auto row = static_cast<std::size_t>(worst - m.ranks.begin());
   const RankWords names = rank_words(p.schedule, p.plan, m.ranks.size());
-  const bool device = worst->peak_device > m.capacity || !m.host_capacity;
-  std::string text = device
-                         ? fmt::format("DOES NOT FIT: {} {} {} of a device that has {}.\n",
-                                       names.of(row), names.title == "ranks" ? "need" : "needs",
-                                       bytes(worst->peak_device), bytes(m.capacity))
-                         : fmt::format("DOES NOT FIT: a rank needs {} of host memory and has {}.\n",
-                                       bytes(m.host), bytes(*m.host_capacity));
+  const bool drives = m.nvme_capacity && m.nvme > *m.nvme_capacity;
+  const bool device = worst->peak_device > m.capacity || (!m.host_capacity && !drives);
+  std::string text =
+      device ? fmt::format("DOES NOT FIT: {} {} {} of a device that has {}.\n", names.of(row),
+                           names.title == "ranks" ? "need" : "needs", bytes(worst->peak_device),
+                           bytes(m.capacity))
+             : fmt::format("DOES NOT FIT: a rank needs {} {} and has {}.\n",
+                           bytes(drives ? m.nvme : m.host),
+                           drives ? "on NVMe drives" : "of host memory",
+                           bytes((drives ? m.nvme_capacity : m.host_capacity).value_or(0)));
   if (m.instead) text += nearest_text(*m.instead, m.capacity);
   return text +
          "  Such a step cannot be made; the times below are what it would take. "

@@ -13,7 +13,7 @@ namespace rehearse::sim {
 
 // REQUIRES: !plan.order.empty(), as of every planned schedule that was chosen. `choice` as it is by
 // default: it was chosen before.
-// `above`: above_bound (schedules/passes/plan_order.h), where it was asked for.
+// `above`: above_bound (schedules/passes/planned/plan_order.h), where it was asked for.
 Json order_json(const Plan& plan, const OrderChoice& choice, std::optional<double> above = {});
 // A line of the text, or none for other schedules.
 std::string order_line(const Plan& plan, const OrderChoice& choice,

@@ -4,8 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
+#include "schedules/body/leaving.h"
 #include "schedules/ir/payload.h"
+#include "schedules/ir/placed_recompute.h"
+#include "schedules/scenario/keys/plan_rows.h"
 
 namespace rehearse::sim {
 namespace {
@@ -63,7 +68,44 @@ std::string host_update_remark(const Prediction& p, const Cluster& cluster) {
   return text;
 }
 
-// How many activations leave.
+// Of the layers of all stages, how many could leave and come back for nothing, by the rule by which
+// our executor chooses (OffloadedActivations::Chosen) and the prices of the step's own ops.
+struct Leaving {
+  std::int64_t layers = 0, free = 0;
+};
+Leaving leaving_of(const Prediction& p) {
+  using Part = std::pair<std::int32_t, std::int16_t>;  // stage, first segment
+  std::map<Part, StageCopies> parts;                   // the most of any micro-batch
+  for (std::int32_t i = 0; i < p.schedule.num_ops(); ++i) {
+    const Op& op = p.schedule.ops[static_cast<std::size_t>(i)];
+    if (!op.stage) continue;
+    StageCopies& part = parts[{op.stage.value, op.segment_begin}];
+    std::int64_t* const which = op.kind == OpKind::Forward ? &part.forward
+                                : op.kind == OpKind::Backward || op.kind == OpKind::InputGradient
+                                    ? &part.backward
+                                : op.kind == OpKind::Offload ? &part.out
+                                : op.kind == OpKind::Fetch   ? &part.in
+                                                             : nullptr;
+    if (which != nullptr) *which = std::max(*which, p.pricing.table.cost({i}).time.value);
+  }
+  std::map<std::int32_t, StageCopies> stages;
+  for (const auto& [at, part] : parts) {
+    StageCopies& stage = stages[at.first];
+    stage.forward += part.forward;
+    stage.backward += part.backward;
+    stage.out += part.out;
+    stage.in += part.in;
+  }
+  Leaving sum;
+  for (const auto& [stage, copies] : stages) {
+    const std::int64_t layers = layers_of(p.schedule.segments[static_cast<std::size_t>(stage)]);
+    sum.layers += layers;
+    if (copies.out > 0) sum.free += leaves_for_nothing(layers, copies);
+  }
+  return sum;
+}
+
+// How many activations leave, and how many could for nothing.
 std::string offload_remark(const Prediction& p) {
   if (!p.plan.offload.activations) return {};
   std::int64_t bytes = 0;
@@ -72,13 +114,31 @@ std::string offload_remark(const Prediction& p) {
     if (op.kind == OpKind::Offload && op.stage) bytes += payload_of(p.schedule, {i}).bytes();
   }
   const bool chosen = p.plan.offload_activations == OffloadedActivations::Chosen;
-  std::string_view what;
+  std::string what;
   if (chosen) what = " and come back for nothing";
   if (!chosen && p.plan.runtime.performer().keeps_slabs) {
     what = "; offload_activations chosen finds how much does for nothing";
+  } else if (!chosen && bytes > 0) {
+    const Leaving leaving = leaving_of(p);
+    what = fmt::format("; those of {} of {} layers could leave and come back for nothing",
+                       leaving.free, leaving.layers);
   }
   return fmt::format("plan.offload: of a micro-batch {:.3g} GB of activations leave{}",
                      static_cast<double>(bytes) / 1e9 / p.plan.microbatches(), what);
+}
+
+// A framework's order with recomputation as ops of its own is a question, not what it does:
+// NVIDIA/Megatron-LM@d98e8a6 megatron/core/pipeline_parallel/schedules.py, deepspeedai/DeepSpeed
+// @83fd8f8 deepspeed/runtime/pipe/schedule.py and pytorch/pytorch@00722e6
+// torch/distributed/pipelining/schedules.py have no such op.
+std::string ahead_remark(const Prediction& p) {
+  if (p.plan.runtime.performer().places_recompute || !PlacedRecompute(p.order).any()) return {};
+  const bool file = p.plan.schedule.starts_with("file:");
+  return fmt::format(
+      "plan.{}: this is what it would be worth: {} computes again inside the backward, once the "
+      "gradient is there. MindSpeed (--recompute-in-advance) and the zero-bubble fork of "
+      "Megatron-LM have such an op",
+      file ? key_of(&Plan::schedule) : key_of(&Plan::places_recompute), p.plan.runtime.title);
 }
 
 std::string milliseconds(double seconds) {
@@ -112,7 +172,8 @@ std::vector<std::string> plan_remarks(const Prediction& prediction, const Scenar
   for (const std::string& text :
        {micro_batch_note(prediction, cluster.id) + prediction.micro_batch_note,
         parallel_residual_remark(prediction, scenario.model),
-        host_update_remark(prediction, cluster), offload_remark(prediction)}) {
+        host_update_remark(prediction, cluster), offload_remark(prediction),
+        ahead_remark(prediction)}) {
     if (!text.empty()) remarks.push_back(text);
   }
   return remarks;

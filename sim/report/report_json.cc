@@ -3,7 +3,7 @@
 
 #include "schedules/base/json_document.h"
 #include "schedules/ir/listing.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/report/communication_text.h"
 #include "sim/report/fit_text.h"
@@ -43,6 +43,8 @@ Json memory_json(const Prediction& p) {
                {"peak_device_bytes", m.peak_device},
                {"host_bytes", m.host},
                {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)},
+               {"nvme_bytes", m.nvme},
+               {"nvme_capacity_bytes", m.nvme_capacity ? Json(*m.nvme_capacity) : Json(nullptr)},
                {"near_capacity", m.near_capacity()},
                {"verdict", name_of(m.verdict())},
                {"bad_day", Json::parse(bad_day_json(m))},
@@ -64,6 +66,7 @@ Json memory_json(const Prediction& p) {
          {"peak_reserved_bytes", rank.peak_reserved},
          {"peak_device_bytes", rank.peak_device},
          {"host_bytes", rank.host},
+         {"nvme_bytes", rank.nvme},
          {"allocator_retries", rank.retries},
          {"remapped_bytes", rank.remapped_bytes()},
          {"at_op", rank.at_building ? Json(nullptr) : Json(name)},

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "schedules/base/counted.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/trace/cause_words.h"
@@ -125,15 +125,18 @@ std::string memory_lines(const Prediction& p) {
   }
   text += kind_lines(m, names);
   text += bytes_of_parameter(p);
-  if (m.host > 0) {
-    text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
-    if (m.host_capacity) {
-      text +=
-          fmt::format("{} the {} that its node has for each",
-                      m.host > *m.host_capacity ? ", MORE THAN" : " of", bytes(*m.host_capacity));
+  const auto away = [&](std::string_view where, std::int64_t most,
+                        const std::optional<std::int64_t>& capacity) {
+    if (most == 0) return;
+    text += fmt::format("  {}: up to {} per rank", where, bytes(most));
+    if (capacity) {
+      text += fmt::format("{} the {} that its node has for each",
+                          most > *capacity ? ", MORE THAN" : " of", bytes(*capacity));
     }
     text += '\n';
-  }
+  };
+  away("in host memory", m.host, m.host_capacity);
+  away("on NVMe drives", m.nvme, m.nvme_capacity);
   if (!m.note.empty()) text += "  " + m.note + '\n';
   return text;
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/arena_memory.h"
 #include "sim/memory/memory.h"

@@ -2,7 +2,7 @@
 // What a search keeps of a prediction.
 #include <algorithm>
 
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "sim/predict/confidence.h"
 #include "sim/search/search.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "sim/predict/left_out.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "schedules/body/sizes.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/optimizer_state.h"
 #include "sim/memory/memory_script.h"

@@ -27,7 +27,7 @@ refused 2 "not in" run "$scenario" --device tpu
   refused 2 'REHEARSE_ISA: no instruction set "sse9".*there is generic' run "$scenario"
   refused 2 'REHEARSE_ISA: no instruction set "sse9".*there is generic' calibrate -o "$work/c.json"
   exit $status ) || status=1
-for set in generic avx2 avx512; do
+for set in generic avx2 avx512 avx512_bf16 amx; do
   if REHEARSE_ISA=$set "$rehearse" run "$scenario" --steps 1 --json >"$work/set.json" 2>"$work/err"; then
     [ "$(key "$work/set.json" instruction_set)" = "\"$set\"" ] || fail "REHEARSE_ISA=$set is not what ran"
   else

@@ -284,6 +284,70 @@ class StridedNormTest : public KernelTest {
   }
 };
 
+// Rows of which other ranks have as many columns again.
+class SharedNormTest : public KernelTest {
+ protected:
+  void check(const SharedNorm& s) {
+    const std::int64_t count = s.rows * s.sums();
+    const auto x = rounded(random_values(s.rows * s.h, 1), type());
+    const auto dy = rounded(random_values(s.rows * s.h, 2), type());
+    const auto weight = rounded(random_values(s.h, 3), type());
+    const auto bias = rounded(random_values(s.h, 4), type());
+    const auto residual = rounded(random_values(s.rows * s.h, 5), type());
+    const auto before = random_values(s.h, 6);
+    const auto all_ranks = [&](std::vector<float>& sums) {
+      for (float& sum : sums) sum *= static_cast<float>(s.total / s.h);
+    };
+    std::vector<float> y(x.size()), dx = dy, d_weight = before, d_bias = before,
+                                    moments(size(count)), statistics, products(size(count));
+    kernels().row_moments(s, x.data(), moments.data());
+    statistics = moments;
+    all_ranks(statistics);
+    const std::vector<float> summed = statistics;
+    kernels().shared_norm(s, x.data(), weight.data(), bias.data(), statistics.data(), y.data());
+    kernels().row_gradients(s, dy.data(), x.data(), statistics.data(), weight.data(),
+                            products.data());
+    std::vector<float> gradients = products;
+    all_ranks(gradients);
+    kernels().shared_norm_backward(s, dy.data(), x.data(), statistics.data(), gradients.data(),
+                                   weight.data(), residual.data(), dx.data(), d_weight.data(),
+                                   d_bias.data());
+    Memory m(type());
+    Array &in = m.values(x), &g = m.values(dy), &w = m.values(weight), &b = m.values(bias),
+          &add = m.values(residual), &out = m.empty(s.rows * s.h), &sums = m.empty_floats(count),
+          &st = m.floats(summed), &pr = m.empty_floats(count), &all = m.floats(gradients),
+          &dw = m.floats(before), &db = m.floats(before),
+          &scratch = m.scratch(2 * column_sums_scratch(s.rows, s.h));
+    m.run([&] {
+      int status = row_moments(nullptr, type(), s, in.at(), sums.at<float>());
+      if (status == 0) {
+        status = shared_norm(nullptr, type(), s, in.at(), w.at(), b.at(), st.at<float>(), out.at());
+      }
+      if (status == 0) {
+        status = row_gradients(nullptr, type(), s, g.at(), in.at(), st.at<float>(), w.at(),
+                               pr.at<float>());
+      }
+      if (status != 0) return status;
+      return shared_norm_backward(nullptr, type(), s, g.at(), in.at(), st.at<float>(),
+                                  all.at<float>(), w.at(), add.at(), g.at(), dw.at<float>(),
+                                  db.at<float>(), scratch.at());
+    });
+    expect_close(sums.values(), moments, 3e-6, "moments");
+    expect_close(st.values(), statistics, 3e-6, "statistics");
+    expect_close(out.values(), y, tolerance(), "y");
+    expect_close(pr.values(), products, 3e-6, "products");
+    expect_close(g.values(), dx, tolerance(), "dx");
+    expect_close(dw.values(), d_weight, 3e-6, "d_weight");
+    expect_close(db.values(), d_bias, 3e-6, "d_bias");
+  }
+};
+TEST_P(SharedNormTest, OfColumnsThatRanksShare) {
+  check({.rows = 40, .h = 128, .total = 256, .centred = true, .epsilon = 1e-5});
+  check({.rows = 9, .h = 21, .total = 63, .centred = true, .epsilon = 1e-5});
+  check({.rows = 40, .h = 136, .total = 272, .epsilon = 1e-5, .weight_offset = 1});
+}
+REHEARSE_BOTH_TYPES(SharedNormTest);
+
 TEST_P(StridedNormTest, OfHeadsInsideOfRows) {
   check({.rows = 40, .groups = 3, .width = 64, .stride = 320, .total = 64, .epsilon = 1e-5});
   check({.rows = 7, .groups = 2, .width = 20, .stride = 83, .total = 20, .epsilon = 1e-5});

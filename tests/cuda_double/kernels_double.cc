@@ -104,6 +104,18 @@ int strided_norm_backward(Stream s, Type t, const StridedNorm& shape, const void
                     d_weight);
       });
 }
+int shared_norm_backward(Stream s, Type t, const SharedNorm& shape, const void* dy, const void* x,
+                         const float* statistics, const float* sums, const void* weight,
+                         const void* residual, void* dx, float* d_weight, float* d_bias,
+                         void* scratch) {
+  return run(s, t,
+             touched("shared norm backward", dy, x, statistics, sums, weight, residual, dx,
+                     d_weight, d_bias, scratch),
+             [=](const auto& all) {
+               call_kernel(all.shared_norm_backward, shape, dy, x, statistics, sums, weight,
+                           residual, dx, d_weight, d_bias);
+             });
+}
 int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void* scratch) {
   return run(s, t, touched("add column sums", y, sums, scratch),

@@ -4,11 +4,16 @@
 #include <cstdlib>
 #include <string>
 
+#include "exec/cpu/kernels/bf16/tables.h"
 #include "exec/cpu/kernels/instruction_set.h"
 #include "exec/cpu/kernels/table.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace rehearse::exec {
@@ -19,7 +24,24 @@ static bool converts_halves() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+// AVX512_BF16: leaf 7, part 1, bit 5 of eax.
+static bool multiplies_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1U << 5) != 0;
+}
 #endif
+
+bool ask_for_tiles() {
+#if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
+  unsigned a = 0, b = 0, c = 0, d = 0;  // AMX-BF16 and AMX-TILE: leaf 7, bits 22 and 24 of edx
+  constexpr unsigned kTiles = 1U << 22 | 1U << 24;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTiles) != kTiles) return false;
+  constexpr long kAsk = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kAsk, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 const std::vector<KernelTable>& kernel_tables() {
   static const std::vector<KernelTable> tables = [] {
@@ -31,6 +53,11 @@ const std::vector<KernelTable>& kernel_tables() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")) {
       list.push_back(avx512_kernels());
+      const auto add = [&](const KernelTable& table) {
+        if (!table.instruction_set.empty()) list.push_back(table);
+      };
+      if (multiplies_bf16()) add(avx512_bf16_kernels());
+      if (ask_for_tiles()) add(amx_kernels());
     }
 #endif
     return list;
@@ -49,11 +76,13 @@ Result<const KernelTable*> chosen() {
     if (asked == table.instruction_set) return &table;
     there += (there.empty() ? "" : ", ") + std::string(table.instruction_set);
   }
-  const bool known = asked == "avx2" || asked == "avx512";
-  return Error{"REHEARSE_ISA: " +
-               (known ? "this machine has no " + asked
-                      : "no instruction set \"" + asked + "\" (generic, avx2 or avx512)") +
-               "; there is " + there};
+  const bool known =
+      asked == "avx2" || asked == "avx512" || asked == "avx512_bf16" || asked == "amx";
+  return Error{
+      "REHEARSE_ISA: " +
+      (known ? "this machine has no " + asked
+             : "no instruction set \"" + asked + "\" (generic, avx2, avx512, avx512_bf16 or amx)") +
+      "; there is " + there};
 }
 
 }  // namespace

@@ -33,6 +33,16 @@ void CudaKernels::strided_norm_backward(Lane l, const StridedNorm& s, const void
       "strided norm backward");
 }
 
+void CudaKernels::shared_norm_backward(Lane l, const SharedNorm& s, const void* dy, const void* x,
+                                       const float* statistics, const float* sums,
+                                       const void* weight, const void* residual, void* dx,
+                                       float* d_weight, float* d_bias) {
+  device_.check(cuda::shared_norm_backward(on(l), type_, s, dy, x, statistics, sums, weight,
+                                           residual, dx, d_weight, d_bias,
+                                           scratch(l, 2 * column_sums_scratch(s.rows, s.h))),
+                "shared norm backward");
+}
+
 void CudaKernels::add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void* y,
                                   float* sums) {
   device_.check(cuda::add_column_sums(on(l), type_, rows, cols, y, sums,

@@ -39,6 +39,7 @@ using exec::GroupedShape;
 using exec::LatentShape;
 using exec::RotaryShape;
 using exec::RouteShape;
+using exec::SharedNorm;
 using exec::StridedNorm;
 using exec::SumNorm;
 using exec::Temperature;
@@ -74,6 +75,11 @@ int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t 
 int strided_norm_backward(Stream stream, Type type, const StridedNorm& shape, const void* dy,
                           const void* x, const float* statistics, const float* sums,
                           const void* weight, void* dx, float* d_weight, void* scratch);
+// scratch: column_sums_scratch(rows, h) bytes
+int shared_norm_backward(Stream stream, Type type, const SharedNorm& shape, const void* dy,
+                         const void* x, const float* statistics, const float* sums,
+                         const void* weight, const void* residual, void* dx, float* d_weight,
+                         float* d_bias, void* scratch);
 // scratch: column_sums_scratch(rows, cols) bytes
 int add_column_sums(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void* scratch);

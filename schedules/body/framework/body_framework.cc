@@ -234,9 +234,15 @@ std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape, bool 
   return sum;
 }
 
+// Whether a body of what is computed again apart from its backward multiplies with parameters.
+bool multiplies_again(const Body& body) {
+  return std::ranges::any_of(body.nodes,
+                             [](const Node& node) { return node.role() == GemmRole::Forward; });
+}
+
 // [B] that copying a unit's parameters out of their gather reads and writes: before every forward,
-// and before a backward where what was gathered has been dropped. The root, embedding and head,
-// stays until its backward; experts that lie on one rank alone are not gathered.
+// and before a backward, or an R, where what was gathered has been dropped. The root, embedding and
+// head, stays until its backward; experts that lie on one rank alone are not gathered.
 std::int64_t gather_copy_bytes(const Layout& layout, const BodyShape& shape) {
   const Plan& plan = layout.plan;
   if (!plan.runtime.gather_copies || !plan.gathers_each_microbatch()) return 0;
@@ -255,9 +261,10 @@ std::optional<Node> list_node(const Layout& layout, const BodyShape& shape) {
   const Plan& plan = layout.plan;
   const RuntimeTraits& runtime = plan.runtime;
   if (runtime.listed_elements == 0 || !plan.gathers_each_microbatch()) return {};
-  const bool forward = shape.direction == Direction::Forward;
-  const bool again =
-      shape.direction != Direction::WeightGradient && !shape.keeps && plan.recompute.is_full();
+  const bool forward =
+      shape.direction == Direction::Forward || shape.direction == Direction::Recompute;
+  const bool again = shape.direction != Direction::WeightGradient && !shape.keeps && !shape.apart &&
+                     plan.recompute.is_full();
   const bool reads = forward || shape.segment != SegmentKind::Embedding;
   const bool reduces = !forward && shape.direction != Direction::InputGradient;
   const std::vector<ParameterTensor> tensors = unit_tensors(layout, shape);
@@ -284,6 +291,18 @@ void put_first(Node node, std::vector<Node>& nodes) {
   for (Node& other : nodes) {
     if (other.until >= 0) ++other.until;  // an index
   }
+}
+
+// Of a backward what it computes again, or what is left of it behind an R. Together they are the
+// backward that does both, node by node, in pieces and merged launches as there.
+void take_apart(std::vector<Node>& nodes, bool again) {
+  const auto stays = [&](const Node& node) { return (node.phase == P::Recompute) == again; };
+  std::vector<std::int32_t> place{0};  // of every node, and of the end, among those that stay
+  for (const Node& node : nodes) place.push_back(place.back() + (stays(node) ? 1 : 0));
+  for (Node& node : nodes) {
+    if (node.until >= 0) node.until = place[static_cast<std::size_t>(node.until)];
+  }
+  std::erase_if(nodes, [&](const Node& node) { return !stays(node); });
 }
 
 bool is_memory_bound(const Node& node) {
@@ -344,6 +363,12 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   }
   body.nodes = in_pieces(std::move(body.nodes), layout);
   merge_launches(layout.plan.runtime, body.nodes);
+  const bool again = shape.direction == Direction::Recompute;
+  if (again || shape.apart) take_apart(body.nodes, again);
+  if (again && !multiplies_again(body)) {
+    body.reads_parameters = false;
+    return body;
+  }
   if (const std::int64_t bytes = gather_copy_bytes(layout, shape); bytes > 0) {
     // Its launches are counted with those of the hooks.
     put_first({.kernel = K::Elementwise,

@@ -110,16 +110,16 @@ void weight_gradient(Layer& layer, const Product& p) {
 }
 
 // FLOPs of the fused core on the slowest rank: where context parallelism cuts the sequence in
-// contiguous blocks, the last rank attends to the most keys, unless heads are exchanged.
+// contiguous blocks, the last of those that the core meets has the most keys to attend to.
 double fused_flops(const Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
   const double widths =
       mla.used() ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
                  : static_cast<double>(2 * s.head_dim);
-  const double context = layer.b.plan.context_parallel;
-  const bool balanced = layer.runtime().context_parallel_balance || exchanges_heads(layer.b.plan);
-  const double imbalance = balanced ? 1 : (2 * context - 1) / context;
+  const double context = layer.b.plan.context_parallel, blocks = key_blocks(layer.b.plan);
+  const double imbalance =
+      layer.runtime().context_parallel_balance ? 1 : (2 * blocks - 1) / blocks;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
   return 2 * samples * layer.b.plan.attention_share() * layer.b.pairs / context * imbalance *
@@ -139,9 +139,7 @@ CoreShape core_shape(const Layer& layer) {
   const Plan& plan = layer.b.plan;
   const RankShape& s = layer.b.s;
   const HeadShare& share = layer.b.share;
-  const std::int64_t queries =
-      share.ranks > 1 ? plan.sequence_length
-                      : plan.sequence_length / plan.context_parallel / plan.sequence_slices;
+  const std::int64_t queries = plan.sequence_length / key_blocks(plan) / plan.sequence_slices;
   CoreShape made{.queries = std::max<std::int64_t>(1, queries)};
   made.heads = share.heads * (s.tokens * share.ranks / made.queries);
   return made;
@@ -163,10 +161,10 @@ class ContextExchange {
       case ContextParallelAlgorithm::AllGather:
         return gather();
       case ContextParallelAlgorithm::AllToAll:
-        if (backward_) return exchange({{"all_to_all cp do", outputs()}});
-        return exchange({{"all_to_all cp q", queries()},
-                         {"all_to_all cp k", keys()},
-                         {"all_to_all cp v", values()}});
+        return bring_heads();
+      case ContextParallelAlgorithm::AllToAllAndRing:
+        bring_heads();
+        return ring();
     }
   }
   void behind_core() {
@@ -201,13 +199,19 @@ class ContextExchange {
 
   Node& add(Kernel kernel, std::string_view name, std::int64_t bytes, std::int32_t launches = 1) {
     Node& node = layer_.b.add(kernel, name, bytes, phase_, launches);
-    node.axis = Axis::Context;
+    node.axis = axis_of_keys(layer_.b.plan);
     return node;
   }
+  void bring_heads() {
+    if (backward_) return exchange({{"all_to_all cp do", outputs()}});
+    exchange({{"all_to_all cp q", queries()},
+              {"all_to_all cp k", keys()},
+              {"all_to_all cp v", values()}});
+  }
   void ring() {
-    const std::int32_t ranks = layer_.b.plan.context_parallel;
+    const std::int32_t ranks = key_blocks(layer_.b.plan);
     const std::int64_t element = backward_ ? s_.element + 4 : s_.element;
-    const double block = static_cast<double>(element * s_.tokens * 2 * s_.kv_heads * s_.head_dim);
+    const double block = static_cast<double>(element * s_.tokens * 2 * key_heads() * s_.head_dim);
     add(K::RingKeys, "ring exchange cp", std::llround(block * (ranks - 1) * slices_met(layer_)),
         ranks)
         .overlapped = true;
@@ -220,7 +224,7 @@ class ContextExchange {
   void exchange(std::initializer_list<Array> arrays) {
     for (const Array& array : arrays) {
       layer_.b.add(K::Elementwise, "heads by rank", 2 * array.bytes, phase_);
-      add(K::AllToAll, array.name, array.bytes);
+      add(K::AllToAll, array.name, array.bytes).axis = axis_of_heads(layer_.b.plan);
       layer_.b.add(K::Elementwise, "tokens in order", 2 * array.bytes, phase_);
     }
   }

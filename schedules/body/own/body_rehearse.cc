@@ -11,6 +11,7 @@
 #include "schedules/body/own/body_experts.h"
 #include "schedules/body/own/own_attention.h"
 #include "schedules/body/own/own_ends.h"
+#include "schedules/body/own/own_grid.h"
 #include "schedules/body/own/own_head_exchange.h"
 #include "schedules/body/own/own_latent.h"
 #include "schedules/body/sizes.h"
@@ -128,6 +129,31 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   return t;
 }
 
+void norm_node(BodyBuilder& b, const Context& c, P norm, std::string_view name, T x, T y,
+               T statistics, NodePhase phase) {
+  if (on_grid(c)) return grid_norm(b, c, norm, name, x, y, statistics, phase);
+  b.node(K::Norm, name, {x}, {y, statistics}, phase).parameter = norm;
+}
+void norm_backward_node(BodyBuilder& b, const Context& c, P norm, std::string_view name, T dy, T x,
+                        T statistics, T residual, T dx) {
+  if (on_grid(c)) return grid_norm_backward(b, c, norm, name, dy, x, statistics, residual, dx);
+  b.node(K::NormBackward, name, {dy, x, statistics, residual}, {dx}).parameter = norm;
+}
+
+// Of a product of `x` with `in` columns, where its output has `out`. `own`: of a row-parallel one,
+// the gradient of this rank's tokens, which the bias's sums up.
+struct WeightGradient {
+  P weight{};
+  std::string_view name;
+  std::int64_t in = 0, out = 0;
+  T dy = kNone, x = kNone, own = kNone;
+};
+void weight_gradient(BodyBuilder& b, const Context& c, const WeightGradient& of) {
+  if (on_grid(c)) return grid_weight_gradient(b, c, of.weight, of.name, of.in, of.out, of.dy, of.x);
+  b.gemm(K::LinearWeight, of.weight, of.name, of.in, of.out, c.s.tokens, {of.dy, of.x, of.own}, {},
+         NodePhase::Weight);
+}
+
 // One of the two blocks of a layer, behind its last product: what it gives joins the residual.
 struct Block {
   P product;  // its last, whose bias and dropout come with the sum
@@ -155,11 +181,12 @@ void close_block(BodyBuilder& b, const Context& c, const Block& block, std::int6
   T given = z;
   if (behind) {
     given = b.tensor("normed", H::Workspace, c.activation);
-    b.node(K::Norm, "norm behind the block", {block.z}, {given, block.statistics}, phase)
-        .parameter = block.norm;
+    norm_node(b, c, block.norm, "norm behind the block", block.z, given, block.statistics, phase);
   }
-  b.node(K::AddResidual, "add residual + bias", {residual, given}, {sum}, phase).parameter =
-      block.product;
+  // A product on a grid has added its bias.
+  b.node(K::AddResidual, on_grid(c) ? "add residual" : "add residual + bias", {residual, given},
+         {sum}, phase)
+      .parameter = on_grid(c) ? P::None : block.product;
 }
 
 // A norm over all heads' columns is over those of all tp ranks.
@@ -249,7 +276,7 @@ void heads_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, Node
 void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
   if (has_norm_before(c)) {
-    b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase).parameter = P::Norm1;
+    norm_node(b, c, P::Norm1, "norm1", t.x, t.y1, t.st1, phase);
   } else {
     b.node(K::Copy, "keep x", {t.x}, {t.y1}, phase);  // a later weight gradient has no x
   }
@@ -263,8 +290,7 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
   close_block(b, c, attention_block(t), s.heads * s.value_dim, given_by_heads(t),
               c.model.norm_is_residual ? t.y1 : t.x, t.x1, phase);
   if (has_norm_before(c)) {
-    b.node(K::Norm, "norm2", {c.model.parallel_residual ? t.x : t.x1}, {t.y2, t.st2}, phase)
-        .parameter = P::Norm2;
+    norm_node(b, c, P::Norm2, "norm2", c.model.parallel_residual ? t.x : t.x1, t.y2, t.st2, phase);
   }
 }
 
@@ -306,9 +332,8 @@ T open_block(BodyBuilder& b, const Context& c, const Block& block, T gradient) {
   }
   if (has_norm_behind(c)) {
     const T dz = b.tensor("dz", keep, c.activation);
-    b.node(K::NormBackward, "norm behind the block backward", {gradient, block.z, block.statistics},
-           {dz})
-        .parameter = block.norm;
+    norm_backward_node(b, c, block.norm, "norm behind the block backward", gradient, block.z,
+                       block.statistics, kNone, dz);
     gradient = dz;
   }
   return gradient;
@@ -327,7 +352,7 @@ void join_gradients(BodyBuilder& b, const Context& c, std::string_view name, P n
     gradient = both;
     residual = kNone;
   }
-  b.node(K::NormBackward, name, {gradient, input, statistics, residual}, {to}).parameter = norm;
+  norm_backward_node(b, c, norm, name, gradient, input, statistics, residual, to);
 }
 
 // Where several tp ranks hold one key/value head, each has the gradient of its own queries' part.
@@ -367,18 +392,19 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   const T Dw = weight ? gather_input(b, c, dq, "D", late) : D;
   const bool ahead = gathers_ahead(c);
   T Y2 = ahead ? gather_input(b, c, t.y2, "Y2", late) : kNone;
-  b.gemm(K::LinearWeight, P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, s.tokens,
-         {Dw, t.g, dq}, {}, late);
+  weight_gradient(b, c, {P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, Dw, t.g, dq});
   const ActivationNodes activation = activation_of(c.model);
-  b.node(activation.backward, activation.backward_name, {dg, t.u}, {du});
+  // What is summed along a row of a grid comes behind its products: a pass of its own.
+  const bool apart = on_grid(c) && activation.backward == K::GeluBackward;
+  b.node(apart ? K::ActivationBackward : activation.backward, activation.backward_name, {dg, t.u},
+         {du});
   const T e2 = b.tensor("e2", H::Workspace, c.gathered);
   const auto input = [&] {
     multiply_and_reduce(b, c, {K::LinearInput, P::Up, "gemm d_fc1 input", s.hidden, s.up, e2}, du);
   };
   if (ahead) input();
   if (!ahead) Y2 = gather_input(b, c, t.y2, "Y2", late);
-  b.gemm(K::LinearWeight, P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, s.tokens, {du, Y2}, {},
-         late);
+  weight_gradient(b, c, {P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, du, Y2});
   if (!ahead) input();
   return e2;
 }
@@ -418,8 +444,7 @@ T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, const Pr
   if (first) input();
   if (shared) sum_shared_heads(b, c, dqkv);
   if (Y1 == kNone) Y1 = gather_input(b, c, t.y1, "Y1", late);
-  b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
-         {}, late);
+  weight_gradient(b, c, {P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, dqkv, Y1});
   if (!first) input();
   return e1;
 }
@@ -471,8 +496,9 @@ Body layer_backward(const Context& c) {
   const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
   const bool ahead = gathers_ahead(c) && !is_latent(c);
   const T Y1 = ahead ? gather_input(b, c, t.y1, "Y1", late) : kNone;
-  b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim,
-         s.hidden, s.tokens, {D1w, given_by_heads(t), dz}, {}, late);
+  weight_gradient(b, c,
+                  {P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim, s.hidden, D1w,
+                   given_by_heads(t), dz});
   if (gates_heads(c)) {
     b.node(K::GateBackward, "gate backward", {t.gate, t.core.o, d_given}, {d.gate, d_o});
   }

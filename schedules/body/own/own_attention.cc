@@ -36,6 +36,8 @@ double backward_flops(const Context& c) {
 // arXiv 2407.21783, section 3.3.2), of the op's slice and of every slice before it (Li et al. 2021,
 // TeraPipe). Each of the c ranks holds chunks i and 2c - 1 - i of every slice, so that each step
 // has equal work under the causal mask. Nothing hides the exchanges: the cursor runs node by node.
+// Where neighbours have exchanged heads, a place of the ring is theirs together, and so are its two
+// chunks.
 class AttentionParts {
  public:
   AttentionParts(BodyBuilder& b, const Context& c, const AttentionTensors& t, NodePhase phase)
@@ -43,9 +45,11 @@ class AttentionParts {
         c_(c),
         t_(t),
         phase_(phase),
-        kv_(c.s.tokens * c.s.kv_heads * (c.s.head_dim + c.s.value_dim)),
-        queries_(c.s.tokens * c.s.heads * c.s.head_dim),
-        outputs_(c.s.tokens * c.s.heads * c.s.value_dim) {}
+        share_(head_share(c.layout)),
+        tokens_(c.s.tokens * share_.ranks),
+        kv_(tokens_ * share_.kv_heads * (c.s.head_dim + c.s.value_dim)),
+        queries_(tokens_ * share_.heads * c.s.head_dim),
+        outputs_(tokens_ * share_.heads * c.s.value_dim) {}
 
   // The own block comes first: no row is without keys.
   void forward() {
@@ -56,7 +60,7 @@ class AttentionParts {
       meet(own, sum, 0, slice);
       if (!shared()) continue;
       pack_keys(own);
-      for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
+      for (std::int32_t step = 1; step < places_; ++step) {
         if (!gathers_) shift_keys();
         meet(gathers_ ? next_ : block_, sum, step, slice);
       }
@@ -82,7 +86,7 @@ class AttentionParts {
       T home = slice < 0 ? kept : b_.earlier("dkv of an earlier slice", kept, slice, 4 * kv_);
       if (shared()) {
         pack_keys(own);
-        for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
+        for (std::int32_t step = 1; step < places_; ++step) {
           if (!gathers_) shift_keys();
           if (!gathers_ && step > 1) shift_gradients();
           meet_backward(d_o, gathers_ ? next_ : block_, {sum, gathers_ ? d_next_ : d_block_, delta},
@@ -104,9 +108,9 @@ class AttentionParts {
   }
 
  private:
-  bool shared() const { return c_.plan.context_parallel > 1; }
+  bool shared() const { return places_ > 1; }
   // Of which the second array of keys, and of their gradients, has room.
-  std::int64_t blocks() const { return gathers_ ? c_.plan.context_parallel : 1; }
+  std::int64_t blocks() const { return gathers_ ? places_ : 1; }
   void make_blocks() {
     block_ = b_.tensor(gathers_ ? "kv" : "kv ring", H::Workspace, c_.s.element * kv_);
     next_ = b_.tensor(gathers_ ? "kv of all ranks" : "kv ring", H::Workspace,
@@ -117,12 +121,12 @@ class AttentionParts {
     if (!gathers_) return;
     b_.collective(K::AllGather, "all_gather cp k, v", c_.s.element * kv_ * blocks(), block_, next_,
                   phase_)
-        .axis = Axis::Context;
+        .axis = axis_of_keys(c_.plan);
   }
   void sum_gradients() {
     Node& node = b_.collective(K::ReduceScatter, "reduce_scatter cp dk, dv", 4 * kv_ * blocks(),
                                d_next_, d_block_, phase_);
-    node.axis = Axis::Context;
+    node.axis = axis_of_keys(c_.plan);
     node.fp32 = true;
   }
   // What holds this rank's keys and values of a slice; -1: the op's own.
@@ -132,7 +136,7 @@ class AttentionParts {
   }
 
   void shift(Kernel kernel, std::string_view name, T& from, T& to, std::int64_t bytes) {
-    b_.collective(kernel, name, bytes, from, to, phase_).axis = Axis::Context;
+    b_.collective(kernel, name, bytes, from, to, phase_).axis = axis_of_keys(c_.plan);
     std::swap(from, to);
   }
   void shift_keys() {
@@ -164,18 +168,20 @@ class AttentionParts {
     node.step = step;
     node.slice = slice;
     node.first = std::exchange(first_, false);
-    node.flops = (node.kernel == K::Attention ? forward_flops(c_) : backward_flops(c_)) /
-                 c_.plan.context_parallel;
+    node.flops = (node.kernel == K::Attention ? forward_flops(c_) : backward_flops(c_)) / places_;
     // A slice's own blocks are half of the square that it has in common with an earlier slice.
     if (c_.slice >= 0) node.flops *= (slice < 0 ? 1.0 : 2.0) / c_.plan.sequence_slices;
-    node.parallel = c_.s.heads * ((c_.s.tokens + 127) / 128);
+    node.parallel = share_.heads * ((tokens_ + 127) / 128);
   }
 
   BodyBuilder& b_;
   const Context& c_;
   const AttentionTensors& t_;
   NodePhase phase_;
+  HeadShare share_;
+  std::int64_t tokens_;                  // with which this rank attends
   std::int64_t kv_, queries_, outputs_;  // elements: k and v, q, o
+  std::int32_t places_ = key_blocks(c_.plan);
   bool gathers_ = gathers_keys(c_.plan);
   // Going round the ring; or a rank's own, and what is gathered of all.
   T block_ = kNone, next_ = kNone, d_block_ = kNone, d_next_ = kNone;
@@ -183,7 +189,7 @@ class AttentionParts {
 };
 
 bool in_parts(const Context& c) {
-  return (c.plan.context_parallel > 1 && !exchanges_heads(c.plan)) || c.slice >= 0;
+  return key_blocks(c.plan) > 1 || c.slice >= 0;
 }
 
 // Of a core that is whole: all tokens of the heads that this rank attends with.
@@ -201,31 +207,43 @@ void bring_heads(BodyBuilder& b, const Context& c, const AttentionTensors& t, No
 
 void attention_forward(BodyBuilder& b, const Context& c, const AttentionTensors& t,
                        NodePhase phase) {
-  if (in_parts(c)) return AttentionParts(b, c, t, phase).forward();
   const bool exchanged = exchanges_heads(c.plan);
-  const T qkv = exchanged ? t.qkv_of_heads : t.qkv, o = exchanged ? t.o_of_heads : t.o;
-  Node& core = b.node(K::Attention, "attention (causal, tiled)", {qkv}, {o, t.lse}, phase);
-  core.flops = forward_flops(c);
-  core.parallel = tiles(c);
-  if (exchanged) give_heads(b, c, Exchanged::Outputs, o, t.o, phase);
+  AttentionTensors core = t;  // what the core reads and writes
+  if (exchanged) {
+    core.qkv = t.qkv_of_heads;
+    core.o = t.o_of_heads;
+  }
+  if (in_parts(c)) {
+    AttentionParts(b, c, core, phase).forward();
+  } else {
+    Node& node =
+        b.node(K::Attention, "attention (causal, tiled)", {core.qkv}, {core.o, t.lse}, phase);
+    node.flops = forward_flops(c);
+    node.parallel = tiles(c);
+  }
+  if (exchanged) give_heads(b, c, Exchanged::Outputs, core.o, t.o, phase);
 }
 
 void attention_backward(BodyBuilder& b, const Context& c, const AttentionTensors& t, T d_o, T dqkv,
                         T delta) {
-  if (in_parts(c)) return AttentionParts(b, c, t, NodePhase::Main).backward(d_o, dqkv, delta);
   const bool exchanged = exchanges_heads(c.plan);
-  T qkv = t.qkv, o = t.o, d_out = d_o, d_in = dqkv;
+  AttentionTensors core = t;
+  T d_out = d_o, d_in = dqkv;
   if (exchanged) {
-    qkv = t.qkv_of_heads;
-    o = t.o_of_heads;
+    core.qkv = t.qkv_of_heads;
+    core.o = t.o_of_heads;
     d_out = b.tensor("do of heads", H::Workspace, bytes_of_heads(c, Exchanged::Outputs));
     d_in = b.tensor("dqkv of heads", H::Workspace, bytes_of_heads(c, Exchanged::QueriesAndKeys));
     take_heads(b, c, Exchanged::Outputs, d_o, d_out, NodePhase::Main);
   }
-  Node& core =
-      b.node(K::AttentionBackward, "attention backward", {d_out, qkv, o, t.lse}, {d_in, delta});
-  core.flops = backward_flops(c);
-  core.parallel = tiles(c);
+  if (in_parts(c)) {
+    AttentionParts(b, c, core, NodePhase::Main).backward(d_out, d_in, delta);
+  } else {
+    Node& node = b.node(K::AttentionBackward, "attention backward",
+                        {d_out, core.qkv, core.o, t.lse}, {d_in, delta});
+    node.flops = backward_flops(c);
+    node.parallel = tiles(c);
+  }
   if (exchanged) give_heads(b, c, Exchanged::QueriesAndKeys, d_in, dqkv, NodePhase::Main);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/body/own/own_context.h"
 
+#include "schedules/body/own/own_grid.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse::own {
@@ -42,6 +43,12 @@ void multiply(BodyBuilder& b, const Context& c, const Product& product, T in, No
   node.pieces = static_cast<std::int16_t>(pieces);
 }
 
+void multiply_on_grid(BodyBuilder& b, const Context& c, const Product& product, T in,
+                      NodePhase phase) {
+  return product.kernel == K::Linear ? grid_product(b, c, product, in, phase)
+                                     : grid_input_gradient(b, c, product, in, phase);
+}
+
 // Of a collective of `bytes`.
 void meet(BodyBuilder& b, Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
           NodePhase phase, std::int32_t piece, std::int32_t pieces) {
@@ -60,6 +67,10 @@ std::int32_t pieces_of(const Context& c) {
 
 T gather_and_multiply(BodyBuilder& b, const Context& c, T local, std::string_view gathered,
                       const Product& product, NodePhase phase) {
+  if (on_grid(c)) {
+    multiply_on_grid(b, c, product, local, phase);
+    return local;
+  }
   const std::int32_t pieces = pieces_of(c);
   if (!c.s.gather || pieces == 1) {
     const T whole = gather_input(b, c, local, gathered, phase);
@@ -81,6 +92,7 @@ T gather_and_multiply(BodyBuilder& b, const Context& c, T local, std::string_vie
 
 void multiply_and_reduce(BodyBuilder& b, const Context& c, const Product& product, T in,
                          NodePhase phase, T own) {
+  if (on_grid(c)) return multiply_on_grid(b, c, product, in, phase);
   const std::int32_t pieces = pieces_of(c);
   if (pieces == 1) {
     multiply(b, c, product, in, phase);

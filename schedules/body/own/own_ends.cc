@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/body/own/own_grid.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse::own {
@@ -27,11 +28,13 @@ EmbeddingNorm embedding_norm(BodyBuilder& b, const Context& c) {
 void loss_of_chunk(BodyBuilder& b, const Context& c, T lg, std::int64_t rows, T targets, T loss) {
   const T mx = b.tensor("mx", H::Workspace, 4 * rows);
   const T se = b.tensor("se", H::Workspace, 8 * rows);
-  if (c.s.tensor > 1) {
-    b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
+  if (on_grid(c) ? c.s.grid.columns > 1 : c.s.tensor > 1) {
+    const Axis axis = on_grid(c) ? Axis::TensorRow : Axis::Tensor;
+    b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx).axis = axis;
     Node& sums =
         b.collective(K::SumsOverRanks, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
     sums.reads.push_back(mx);
+    sums.axis = axis;
   } else {
     b.node(K::RowMaxima, "row maxima", {lg}, {mx});
     b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
@@ -43,9 +46,78 @@ P table_of(const Context& c) {
   return c.model.tied_embedding ? P::Table : P::Head;
 }
 
+// All tokens of the micro-batch meet the rank's rows of the table; ranks of a column sum what they
+// found and keep their own tokens.
+Body embedding_on_grid(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Embedding, c.direction);
+  const T tokens = b.tensor("tokens", H::Tokens, 4 * s.tokens * s.grid.rows);
+  const T out = b.tensor("out", H::Output, c.activation);
+  const bool whole = s.grid.rows == 1;
+  const T found = whole ? out : b.tensor("p", H::Workspace, c.activation * s.grid.rows);
+  b.node(K::Lookup, "lookup of own vocabulary rows", {tokens}, {found}).parameter = P::Table;
+  if (!whole) {
+    b.collective(K::ReduceScatter, "reduce_scatter along the column", c.activation * s.grid.rows,
+                 found, out)
+        .axis = Axis::TensorColumn;
+  }
+  if (c.model.positions == PositionKind::Learned) {
+    const T positions =
+        gather_vector(b, c, P::Positions, false, c.model.max_positions * s.hidden, NodePhase::Main);
+    b.node(K::AddPositions, "add positions", {out, positions}, {out});
+  }
+  return b.finish();
+}
+
+Body embedding_backward_on_grid(const Context& c) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  BodyBuilder b(SegmentKind::Embedding, c.direction);
+  const T tokens = b.tensor("tokens", H::Tokens, 4 * s.tokens * s.grid.rows);
+  const T dx = b.tensor("dx", H::OutputGradient, c.activation);
+  if (c.model.positions == PositionKind::Learned) {
+    const std::int64_t elements = c.model.max_positions * s.hidden;
+    const T sums = b.tensor("sums of positions", H::Workspace, 4 * elements);
+    b.node(K::PositionSums, "position gradient", {dx}, {sums}, late).n = elements;
+    scatter_vector(b, c, P::Positions, false, elements, sums, late);
+  }
+  T all = dx;
+  if (s.grid.rows > 1) {
+    all = b.tensor("G", H::Workspace, c.activation * s.grid.rows);
+    b.collective(K::AllGather, "all_gather along the column", c.activation * s.grid.rows, dx, all,
+                 late)
+        .axis = Axis::TensorColumn;
+  }
+  const T order = b.tensor("order", H::Workspace, 4 * s.tokens * s.grid.rows);
+  b.node(K::SortTokens, "sort tokens", {tokens}, {order}, late);
+  b.node(K::TableGradient, "row sums into the table gradient", {all, order}, {}, late).parameter =
+      P::Table;
+  return b.finish();
+}
+
+Body head_on_grid(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const P table = table_of(c);
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
+  const T y = b.tensor("y", H::Workspace, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
+  const T loss = b.tensor("loss", H::Loss, 4);
+  const T lg = b.tensor("lg", H::Workspace, s.element * s.tokens * s.logit_columns);
+  grid_norm(b, c, P::FinalNorm, "final norm", x, y, st);
+  grid_logits(b, c, table, y, lg);
+  loss_of_chunk(b, c, lg, s.tokens, targets, loss);
+  grid_logits_input(b, c, table, lg, dY);
+  grid_logits_weight(b, c, table, lg, y);
+  return b.finish();
+}
+
 }  // namespace
 
 Body embedding_forward(const Context& c) {
+  if (on_grid(c)) return embedding_on_grid(c);
   BodyBuilder b(SegmentKind::Embedding, c.direction);
   const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
   const T out = b.tensor("out", H::Output, c.activation);
@@ -68,6 +140,7 @@ Body embedding_forward(const Context& c) {
 }
 
 Body embedding_backward(const Context& c) {
+  if (on_grid(c)) return embedding_backward_on_grid(c);
   const NodePhase late = NodePhase::Weight;
   BodyBuilder b(SegmentKind::Embedding, c.direction);
   const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
@@ -100,6 +173,7 @@ Body embedding_backward(const Context& c) {
 // The loss and the gradient of the logits in their place, chunk by chunk: no logits are kept, and
 // the gradient chain up to the final norm runs with the forward. The gradient carries 1/(m d n).
 Body head_forward(const Context& c) {
+  if (on_grid(c)) return head_on_grid(c);
   const RankShape& s = c.s;
   BodyBuilder b(SegmentKind::Head, c.direction);
   const P table = table_of(c);
@@ -137,7 +211,11 @@ Body head_backward(const Context& c) {
   const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
   const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
-  b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
+  if (on_grid(c)) {
+    grid_norm_backward(b, c, P::FinalNorm, "final norm backward", dY, x, st, kNone, dx);
+  } else {
+    b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
+  }
   return b.finish();
 }
 

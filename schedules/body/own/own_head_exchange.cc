@@ -19,8 +19,9 @@ Parcels parcels(BodyBuilder& b, const Context& c, Exchanged what) {
   made.come = b.tensor("heads of all ranks", H::Workspace, made.bytes);
   return made;
 }
-void exchange(BodyBuilder& b, const Parcels& of, std::string_view name, NodePhase phase) {
-  b.collective(K::AllToAll, name, of.bytes, of.sent, of.come, phase).axis = Axis::Context;
+void exchange(BodyBuilder& b, const Parcels& of, Axis axis, std::string_view name,
+              NodePhase phase) {
+  b.collective(K::AllToAll, name, of.bytes, of.sent, of.come, phase).axis = axis;
 }
 
 }  // namespace
@@ -41,7 +42,8 @@ void take_heads(BodyBuilder& b, const Context& c, Exchanged what, T own_tokens, 
   b.node(K::PackHeads, keys ? "pack heads of q, k, v" : "pack heads of do", {own_tokens}, {of.sent},
          phase)
       .k = of.key_heads;
-  exchange(b, of, keys ? "all_to_all cp q, k, v" : "all_to_all cp do", phase);
+  exchange(b, of, axis_of_heads(c.plan), keys ? "all_to_all cp q, k, v" : "all_to_all cp do",
+           phase);
   b.node(K::JoinTokens, "join tokens", {of.come}, {own_heads}, phase).k = of.key_heads;
 }
 
@@ -50,7 +52,8 @@ void give_heads(BodyBuilder& b, const Context& c, Exchanged what, T own_heads, T
   const bool keys = what == Exchanged::QueriesAndKeys;
   const Parcels of = parcels(b, c, what);
   b.node(K::SplitTokens, "split tokens", {own_heads}, {of.sent}, phase).k = of.key_heads;
-  exchange(b, of, keys ? "all_to_all cp dq, dk, dv" : "all_to_all cp o", phase);
+  exchange(b, of, axis_of_heads(c.plan), keys ? "all_to_all cp dq, dk, dv" : "all_to_all cp o",
+           phase);
   Node& unpack = b.node(K::UnpackHeads, keys ? "unpack heads of dq, dk, dv" : "unpack heads of o",
                         {of.come}, {own_tokens}, phase);
   unpack.k = of.key_heads;

@@ -46,7 +46,7 @@ const char* broken_columns(const Schedule& s) {
   if (!s.segments.empty() && s.segments.size() != s.placement.down.size()) {
     return "segments is not as long as there are stages";
   }
-  for (const auto* column : {&s.arena_bytes, &s.live_peak_bytes, &s.host_bytes}) {
+  for (const auto* column : {&s.arena_bytes, &s.live_peak_bytes, &s.host_bytes, &s.nvme_bytes}) {
     if (!column->empty() && column->size() != rows) return "a column per row has another length";
   }
   return nullptr;

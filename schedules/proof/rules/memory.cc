@@ -235,18 +235,21 @@ bool check_arena(const Facts& facts, Report& report) {
     }
   });
   RankClass row{};
-  std::array<Owners, 2> owners;  // by home
+  std::array<Owners, kNumHomes> owners;
   for (const std::int32_t v : in_order_of_birth(s)) {
     const Value& value = s.values[static_cast<std::size_t>(v)];
     if (!in_arena(value)) continue;
     if (value.row != row) owners = {};
     row = value.row;
-    const bool host = value.home == Home::Host;
-    const std::vector<Bytes>& arena = host ? s.host_bytes : s.arena_bytes;
+    const auto home = static_cast<std::size_t>(value.home);
+    constexpr std::array kArenas{&Schedule::arena_bytes, &Schedule::host_bytes,
+                                 &Schedule::nvme_bytes};
+    constexpr std::array<std::string_view, kNumHomes> kWhose{"", "host's ", "drives' "};
+    const std::vector<Bytes>& arena = s.*kArenas[home];
     if (arena.empty() || value.offset.value + value.bytes.value > arena[row.index()].value) {
       report.add(value.define.value, [&] {
         return value_name(s, {v}) + " on " + row_name(s, row) + " ends beyond the " +
-               (host ? "host's " : "") + "arena";
+               std::string(kWhose[home]) + "arena";
       });
     }
     const auto given_on = [&](std::int32_t before) {
@@ -265,8 +268,7 @@ bool check_arena(const Facts& facts, Report& report) {
             facts.where(use));
       }
     };
-    owners[host ? 1 : 0].take(value.offset.value, value.offset.value + value.bytes.value, v,
-                              given_on);
+    owners[home].take(value.offset.value, value.offset.value + value.bytes.value, v, given_on);
   }
   return true;
 }
@@ -277,7 +279,7 @@ bool check_memory(const Facts& facts, Report& report) {
   // Bytes that come and go with each op: alive from definition to hold_until.
   std::vector<std::int64_t> change(s.ops.size() + 1, 0);
   for (const Value& value : s.values) {
-    if (value.home == Home::Host) continue;
+    if (value.home != Home::Device) continue;
     const auto born = value.define ? value.define.index() : s.first_op(value.row);
     change[born] += value.bytes.value;
     const OpId end = value.hold_until ? value.hold_until : value.last_use;

@@ -7,9 +7,7 @@
 
 namespace rehearse::keys {
 
-inline constexpr std::array<std::string_view, 3> kPlanLater{
-    "offload_to",
-    "tensor_parallel_2d",
+inline constexpr std::array<std::string_view, 1> kPlanLater{
     "padding",
 };
 inline constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};

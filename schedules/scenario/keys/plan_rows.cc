@@ -205,6 +205,16 @@ constexpr std::array kPlanRows{
             .field = &Plan::tensor_parallel,
             .all = true,
             .splits = true},
+    PlanRow{.key = {.name = "tensor_parallel_2d",
+                    .types = kArray,
+                    .min = 1,
+                    .max = 4096,
+                    .item_types = kInteger,
+                    .about = "[rows, columns] of a grid of the t ranks: products by SUMMA, both "
+                             "operands cut in rows and columns; left out: none"},
+            .field = &Plan::tensor_parallel_2d,
+            .text = plan_values::tensor_grid,
+            .splits = true},
     PlanRow{.key = size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
             .field = &Plan::pipeline_parallel,
             .all = true,
@@ -214,8 +224,8 @@ constexpr std::array kPlanRows{
             .all = true,
             .splits = true},
     PlanRow{.key = choice("context_parallel_algorithm", kContextParallelNames,
-                          "how they meet its keys: round a ring, gathered, or by exchange of heads "
-                          "(Ulysses)"),
+                          "how they meet its keys: round a ring, gathered, by exchange of heads "
+                          "(Ulysses), or by that among neighbours and a ring across (a2a+p2p)"),
             .field = &Plan::context_parallel_algorithm,
             .text =
                 [](const Plan& p) {
@@ -224,6 +234,18 @@ constexpr std::array kPlanRows{
                 },
             .idle = {{{any, [](const Plan& p) { return p.context_parallel == 1; },
                        "no sequence is shared: context_parallel is 1"}}},
+            .splits = true},
+    PlanRow{.key = {.name = "head_exchange_group",
+                    .types = kInteger,
+                    .min = 2,
+                    .max = kMaxRanks,
+                    .searchable = true,
+                    .about = "of a2a+p2p: neighbours that exchange heads; left out: as many of a "
+                             "node as have whole heads"},
+            .field = &Plan::head_exchange_group,
+            .text = [](const Plan& p) { return nonzero(p.head_exchange_group); },
+            .idle = {{{any, [](const Plan& p) { return p.head_exchange_group == 0; },
+                       "heads are exchanged by all who share a sequence, or by none"}}},
             .splits = true},
     PlanRow{.key = size("expert_parallel",
                         "e: ranks that share the experts; folded over tp, cp and dp"),
@@ -482,6 +504,18 @@ constexpr std::array kPlanRows{
                    },
                    "recompute has no residual_streams"}}}},
     PlanRow{
+        .key = flag("recompute_in_advance",
+                    "what a backward computes again is an op of its own where its rank would "
+                    "wait for the gradient; planned orders of runtime rehearse are tried so in "
+                    "any case"),
+        .field = &Plan::places_recompute,
+        .text = [](const Plan& p) -> std::string { return p.places_recompute ? "true" : ""; },
+        .idle = {{{on, [](const Plan& p) { return !p.recompute.any(); },
+                   "nothing is computed again: recompute is none"},
+                  {on,
+                   [](const Plan& p) { return one_position(p) || p.schedule.starts_with("file:"); },
+                   "no rank waits for a gradient, or a file says where it stands"}}}},
+    PlanRow{
         .key = {.name = "loss_chunks",
                 .types = kInteger,
                 .min = 1,
@@ -557,6 +591,15 @@ constexpr std::array kPlanRows{
             .field = &Plan::offload,
             .text = [](const Plan& p) { return offload_json(p.offload); },
             .smaller = smaller_values::offloads},
+    PlanRow{
+        .key = choice("offload_to", kOffloadTargetNames,
+                      "where offloaded optimizer state and parameters rest: the host's memory, "
+                      "or the node's NVMe drives"),
+        .field = &Plan::offload_to,
+        .text = [](const Plan& p) -> std::string {
+          return p.offload.any() ? json_quoted(name_of(p.offload_to)) : "";
+        },
+        .idle = {{{any, [](const Plan& p) { return !p.offload.any(); }, "nothing is offloaded"}}}},
     PlanRow{
         .key = choice("offload_activations", kOffloadedActivationsNames,
                       "which activations leave with offload \"activations\": all that are kept, "

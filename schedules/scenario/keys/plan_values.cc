@@ -51,6 +51,12 @@ std::string stage_layers(const Plan& plan) {
   return text + "]";
 }
 
+std::string tensor_grid(const Plan& plan) {
+  const TensorGrid& grid = plan.tensor_parallel_2d;
+  if (!grid.any()) return {};
+  return "[" + std::to_string(grid.rows) + ", " + std::to_string(grid.columns) + "]";
+}
+
 std::string document_length(const Plan& plan) {
   if (plan.document_length <= 0) return {};
   if (plan.document_maximum <= 0) return json_number(plan.document_length);

@@ -10,6 +10,7 @@ namespace rehearse::plan_values {
 
 std::string stage_layers(const Plan& plan);
 std::string rank_order(const Plan& plan);
+std::string tensor_grid(const Plan& plan);
 std::string precision(const Plan& plan);
 std::string expert_routing(const Plan& plan);
 std::string expert_capacity(const Plan& plan);

@@ -32,6 +32,10 @@ struct PlanContext {
 Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
                   std::vector<std::string>& warnings);
 
+// GPUs of one replica, as a plan says its sizes: t p c, t by its grid where that alone is said;
+// 2^20 at most.
+std::int32_t said_gpus_of_a_replica(const JsonValue& plan);
+
 // What `runtime` is where a scenario's document names none (default_runtime): of a list of stages
 // the lowest counts. Asked before anything is set over the document.
 std::string runtime_of_file(const JsonValue& scenario);

@@ -9,6 +9,7 @@ namespace rehearse {
 
 struct GivenKeys;
 
+void read_tensor_grid(const GivenKeys& keys, Plan& plan);
 void read_tensor_parallel(const GivenKeys& keys, Plan& plan);
 void read_mesh(const GivenKeys& keys, Plan& plan);
 void read_shard_group(const GivenKeys& keys, Plan& plan);
@@ -24,5 +25,6 @@ void read_overlap(const GivenKeys& keys, Plan& plan);
 void read_rank_order(const GivenKeys& keys, Plan& plan);
 void read_secondary_shards(const GivenKeys& keys, Plan& plan);
 void read_quantized_gather(const GivenKeys& keys, Plan& plan);
+void check_tensor_grid(const GivenKeys& keys, Plan& plan);
 
 }  // namespace rehearse

@@ -35,6 +35,13 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
   if (const std::string why = unfit_offload(plan); !why.empty()) {
     return keys.fail(&Plan::offload, why);
   }
+  if (plan.offload_to == OffloadTarget::Nvme && plan.offload.activations &&
+      !plan.offload.optimizer && !plan.offload.parameters) {
+    return keys.fail(&Plan::offload_to,
+                     "nvme: activations go to the host's memory; optimizer and parameters rest on "
+                     "drives");
+  }
+  if (!plan.offload.any()) plan.offload_to = OffloadTarget::Host;
   if (plan.offload.activations && plan.sequence_slices > 1) {
     return keys.fail(
         &Plan::offload,

@@ -48,7 +48,7 @@ void meet_needs(const GivenKeys& keys, const Transformer& model, const Plan& pla
 
 // What t must divide: a wrong t is said before the product of sizes that follows from it.
 void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
-  if (keys.context.model == nullptr) return;
+  if (keys.context.model == nullptr || plan.tensor_parallel_2d.any()) return;
   const Transformer& model = *keys.context.model;
   for (std::int32_t i = variants(model) > 0 ? 0 : -1; i < variants(model); ++i) {
     read_tensor_parallel(keys, variant(model, i), plan.tensor_parallel);

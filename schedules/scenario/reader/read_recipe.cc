@@ -63,23 +63,67 @@ void read_dropout(const GivenKeys& keys, Plan& plan) {
   plan.dropout = std::max(plan.dropouts.residual, 0.0);
 }
 
-// What c must divide where heads are exchanged, of layers whose attention is alike.
-void check_exchanged_heads(const GivenKeys& keys, const Transformer& model, const Plan& plan) {
-  if (!model.has_attention) return;
-  const std::int64_t t = plan.tensor_parallel, c = plan.context_parallel;
+// What R ranks must divide that exchange heads, of layers whose attention is alike; empty: nothing.
+std::string unfit_heads(const Transformer& model, const Plan& plan, std::int64_t ranks) {
+  if (!model.has_attention) return {};
+  const std::int64_t t = plan.tensor_parallel;
   const std::int64_t kv = std::max<std::int64_t>(model.kv_heads / t, 1);
-  const std::string ranks = "tensor x context parallel = " + product({t, c});
-  if (model.heads % (t * c) != 0) {
+  const bool all = ranks == plan.context_parallel;
+  const std::string text =
+      std::string(all ? "all_to_all: tensor x context parallel = "
+                      : "a2a+p2p: tensor parallel x head_exchange_group = ") +
+      product({t, ranks}) + " = " + number(t * ranks);
+  if (model.heads % (t * ranks) != 0) {
+    return text + " does not divide num_attention_heads " + number(model.heads);
+  }
+  if (kv % ranks != 0 && ranks % kv != 0) {
+    return text + " neither divides num_key_value_heads " + number(model.kv_heads) +
+           " nor is a multiple of it";
+  }
+  return {};
+}
+std::string unfit_heads(const GivenKeys& keys, const Plan& plan, std::int64_t ranks) {
+  const Transformer* model = keys.context.model;
+  if (model == nullptr) return {};
+  for (std::int32_t i = variants(*model) > 0 ? 0 : -1; i < variants(*model); ++i) {
+    if (std::string unfit = unfit_heads(variant(*model, i), plan, ranks); !unfit.empty())
+      return unfit;
+  }
+  return {};
+}
+
+// Neighbours that exchange heads inside a ring, where the plan does not say: the most that have
+// whole heads, of a node if there are such; 0: none have.
+std::int32_t usual_head_exchange(const GivenKeys& keys, const Plan& plan) {
+  const std::int32_t in_node = keys.context.gpus_per_node / plan.tensor_parallel;
+  std::int32_t found = 0;
+  for (std::int32_t ranks = plan.context_parallel / 2; ranks > 1; --ranks) {
+    if (plan.context_parallel % ranks != 0 || !unfit_heads(keys, plan, ranks).empty()) continue;
+    if (ranks <= in_node) return ranks;
+    found = std::max(found, ranks);
+  }
+  return found;
+}
+
+void read_head_exchange_group(const GivenKeys& keys, Plan& plan) {
+  const bool said = keys.given(&Plan::head_exchange_group) != nullptr;
+  if (plan.context_parallel == 1 ||
+      plan.context_parallel_algorithm != ContextParallelAlgorithm::AllToAllAndRing) {
+    plan.head_exchange_group = 0;
+    return;
+  }
+  if (!said) plan.head_exchange_group = usual_head_exchange(keys, plan);
+  const std::int32_t ranks = plan.head_exchange_group, c = plan.context_parallel;
+  if (ranks == 0) {
     return keys.fail(&Plan::context_parallel_algorithm,
-                     "all_to_all: " + ranks + " = " + number(t * c) +
-                         " does not divide num_attention_heads " + number(model.heads));
+                     "a2a+p2p: no part of " + number(c) +
+                         " ranks has whole heads and leaves a ring across");
   }
-  if (kv % c != 0 && c % kv != 0) {
-    keys.fail(&Plan::context_parallel_algorithm, "all_to_all: " + ranks + " = " + number(t * c) +
-                                                     " neither divides num_key_value_heads " +
-                                                     number(model.kv_heads) +
-                                                     " nor is a multiple of it");
+  if (ranks == c) {
+    return keys.fail(&Plan::head_exchange_group,
+                     number(c) + " is context_parallel: no ring is left across (all_to_all)");
   }
+  keys.divides(&Plan::head_exchange_group, ranks, "context_parallel", c);
 }
 
 // How ranks that share a sequence meet its keys.
@@ -87,18 +131,17 @@ void read_context_parallel(const GivenKeys& keys, Plan& plan) {
   if (keys.given(&Plan::context_parallel_algorithm) == nullptr) {
     plan.context_parallel_algorithm = plan.runtime.context_parallel_algorithm;
   }
-  if (plan.context_parallel == 1 ||
-      plan.context_parallel_algorithm != ContextParallelAlgorithm::AllToAll) {
-    return;
-  }
+  read_head_exchange_group(keys, plan);
+  const std::int32_t ranks = plan.exchanging_ranks();
+  if (!keys.report.ok() || ranks == 1) return;
   if (plan.sequence_slices > 1) {
     return keys.fail(&Plan::context_parallel_algorithm,
-                     "all_to_all brings whole sequences: none of slices", true);
+                     std::string(name_of(plan.context_parallel_algorithm)) +
+                         " brings whole sequences: none of slices",
+                     true);
   }
-  const Transformer* model = keys.context.model;
-  if (model == nullptr) return;
-  for (std::int32_t i = variants(*model) > 0 ? 0 : -1; i < variants(*model); ++i) {
-    check_exchanged_heads(keys, variant(*model, i), plan);
+  if (const std::string unfit = unfit_heads(keys, plan, ranks); !unfit.empty()) {
+    keys.fail(&Plan::context_parallel_algorithm, unfit);
   }
 }
 

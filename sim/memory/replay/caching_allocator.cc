@@ -20,7 +20,8 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
 }  // namespace
 
 std::int64_t CachingAllocator::round_size(std::int64_t bytes) {
-  return bytes < kMinBlock ? kMinBlock : round_up(bytes, kMinBlock);
+  static_assert((kMinBlock & (kMinBlock - 1)) == 0);
+  return bytes < kMinBlock ? kMinBlock : (bytes + kMinBlock - 1) & ~(kMinBlock - 1);
 }
 
 std::int64_t CachingAllocator::segment_size(std::int64_t rounded) {
@@ -35,7 +36,9 @@ CachingAllocator::CachingAllocator(const AllocatorOptions& options) : options_(o
 
 CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stream) {
   if (bytes == 0) return kEmpty;
-  if (bytes > kLargest || blocks_.size() + 2 > kMostBlocks) return kOutOfMemory;
+  if (bytes > kLargest || (unused_.size() < 2 && blocks_.size() + 2 > kMostBlocks)) {
+    return kOutOfMemory;
+  }
   const std::int64_t size = round_size(bytes);
   const auto pool_index = static_cast<std::uint8_t>(2 * stream + (size <= kSmallSize ? 0 : 1));
   Pool& pool = pools_[pool_index];
@@ -63,8 +66,9 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   } else if (cached) {
     pool.free.erase(place);
   }
-  at(found).state = State::Used;
-  allocated_ += at(found).size;
+  Block& block = at(found);
+  block.state = State::Used;
+  allocated_ += block.size;
   return found;
 }
 
@@ -126,13 +130,17 @@ std::vector<CachingAllocator::View> CachingAllocator::blocks() const {
   return views;
 }
 
-std::int32_t CachingAllocator::new_block(const Block& block) {
+inline std::int32_t CachingAllocator::new_block() {
   if (unused_.empty()) {
-    blocks_.push_back(block);
+    blocks_.emplace_back();
     return static_cast<std::int32_t>(blocks_.size()) - 1;
   }
   const std::int32_t index = unused_.back();
   unused_.pop_back();
+  return index;
+}
+std::int32_t CachingAllocator::new_block(const Block& block) {
+  const std::int32_t index = new_block();
   at(index) = block;
   return index;
 }
@@ -152,20 +160,20 @@ std::size_t CachingAllocator::FreeList::first_not(const Before& before, std::siz
   return static_cast<std::size_t>(base - entries.data());
 }
 
-std::size_t CachingAllocator::FreeList::lower_bound(Entry entry, std::size_t first,
-                                                    std::size_t last) const {
+inline std::size_t CachingAllocator::FreeList::lower_bound(Entry entry, std::size_t first,
+                                                           std::size_t last) const {
   return first_not([=](Entry other) { return other < entry; }, first, last);
 }
 
 // By the upper halves alone: they hold the size, and what of the address lies beside it.
-std::size_t CachingAllocator::FreeList::first_of(std::int64_t size) const {
+inline std::size_t CachingAllocator::FreeList::first_of(std::int64_t size) const {
   constexpr int kBeside = kAddressBits + kIndexBits - 64;
   const std::uint64_t least = static_cast<std::uint64_t>(size / kMinBlock) << kBeside;
   return first_not([=](Entry other) { return static_cast<std::uint64_t>(other >> 64) < least; }, 0,
                    entries.size());
 }
 
-std::size_t CachingAllocator::FreeList::place_of(Entry entry, std::size_t guess) const {
+inline std::size_t CachingAllocator::FreeList::place_of(Entry entry, std::size_t guess) const {
   const std::size_t size = entries.size();
   if (guess < size && entries[guess] == entry) return guess;
   if (guess > 0 && guess <= size && entries[guess - 1] == entry) return guess - 1;
@@ -173,17 +181,22 @@ std::size_t CachingAllocator::FreeList::place_of(Entry entry, std::size_t guess)
   return lower_bound(entry, 0, size);
 }
 
-std::size_t CachingAllocator::FreeList::insert(Entry entry) {
+inline std::size_t CachingAllocator::FreeList::insert(Entry entry) {
   const std::size_t place = lower_bound(entry, 0, entries.size());
-  entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(place), entry);
+  entries.push_back(entry);
+  if (place + 1 < entries.size()) {
+    std::move_backward(entries.data() + place, entries.data() + entries.size() - 1,
+                       entries.data() + entries.size());
+    entries[place] = entry;
+  }
   return place;
 }
 
-void CachingAllocator::FreeList::erase(std::size_t place) {
+inline void CachingAllocator::FreeList::erase(std::size_t place) {
   entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(place));
 }
 
-std::size_t CachingAllocator::FreeList::replace(std::size_t place, Entry entry) {
+inline std::size_t CachingAllocator::FreeList::replace(std::size_t place, Entry entry) {
   const auto at = entries.begin() + static_cast<std::ptrdiff_t>(place);
   std::size_t to = place;  // often: what is left of the largest block is the largest
   if (place > 0 && entry < entries[place - 1]) {
@@ -197,7 +210,7 @@ std::size_t CachingAllocator::FreeList::replace(std::size_t place, Entry entry) 
   return to;
 }
 
-void CachingAllocator::insert_free(std::int32_t block) {
+inline void CachingAllocator::insert_free(std::int32_t block) {
   at(block).place = static_cast<std::uint32_t>(pools_[at(block).pool].free.insert(entry_of(block)));
 }
 
@@ -208,7 +221,7 @@ void CachingAllocator::erase_free(std::int32_t block) {
 
 // The smallest free block of at least `size`, the lowest address among equals. With expandable
 // segments a block counts as large as it could grow (torch: get_free_block).
-std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
+inline std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
   const FreeList& free = pool.free;
   std::size_t found = free.first_of(size);
   if (found == free.entries.size() || !options_.expandable_segments) return found;
@@ -224,29 +237,34 @@ std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) cons
   return found;
 }
 
-std::int32_t CachingAllocator::split(std::int32_t block, std::int64_t size) {
-  Block rest = at(block);
-  rest.address += size;
-  rest.size -= size;
+inline std::int32_t CachingAllocator::split(std::int32_t block, std::int64_t size) {
+  const std::int32_t tail = new_block();
+  Block &front = at(block), &rest = at(tail);
+  rest.address = front.address + size;
+  rest.size = front.size - size;
+  rest.segment = front.segment;
   rest.previous = block;
-  const std::int32_t tail = new_block(rest);
+  rest.next = front.next;
+  rest.pool = front.pool;
+  rest.state = front.state;
   if (rest.next >= 0) at(rest.next).previous = tail;
-  at(block).next = tail;
-  at(block).size = size;
+  front.next = tail;
+  front.size = size;
   return tail;
 }
 
-void CachingAllocator::absorb(std::int32_t block, std::int32_t neighbour) {
-  const Block gone = at(neighbour);
+inline void CachingAllocator::absorb(std::int32_t block, std::int32_t neighbour) {
+  Block& own = at(block);
+  const Block& gone = at(neighbour);
+  own.size += gone.size;
   if (gone.next == block) {
-    at(block).address = gone.address;
-    at(block).previous = gone.previous;
-    if (gone.previous >= 0) at(gone.previous).next = block;
+    own.address = gone.address;
+    own.previous = gone.previous;
+    if (own.previous >= 0) at(own.previous).next = block;
   } else {
-    at(block).next = gone.next;
-    if (gone.next >= 0) at(gone.next).previous = block;
+    own.next = gone.next;
+    if (own.next >= 0) at(own.next).previous = block;
   }
-  at(block).size += gone.size;
   unused_.push_back(neighbour);
 }
 

@@ -119,6 +119,7 @@ class CachingAllocator {
     return (Entry{units(at(block).size)} << kAddressBits | units(at(block).address)) << kIndexBits |
            static_cast<std::uint32_t>(block);
   }
+  std::int32_t new_block();  // of another's fields, which are to be set
   std::int32_t new_block(const Block& block);
   void insert_free(std::int32_t block);
   void erase_free(std::int32_t block);

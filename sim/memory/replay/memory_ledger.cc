@@ -26,6 +26,27 @@ void Ledger::give(Handle handle, std::uint8_t kind) {
   begin(handle, kind);
 }
 
+void Ledger::note_mapping(std::int64_t bytes) {
+  if (mapped_.empty() || mapped_.back().op != op) mapped_.push_back({.op = op});
+  mapped_.back().bytes += bytes;
+}
+
+void Ledger::note_peak() {
+  const std::int64_t now = allocator_.allocated();
+  if (!building_) peak_in_steps_ = std::max(peak_in_steps_, now);
+  if (now <= peak_) return;
+  peak_ = now;
+  at_peak_ = bytes_;
+  if (tells_apart_) kinds_at_peak_ = kinds_;
+  peak_op_ = op;
+  peak_behind_ = behind;
+  peak_at_building_ = building_;
+}
+
+void Ledger::make_room(std::size_t index) {
+  part_of_.resize(2 * index + 64);
+}
+
 RankMemory Ledger::result() const {
   const auto bytes = [this](MemoryPart part) { return at_peak_[static_cast<std::size_t>(part)]; };
   RankMemory memory;

@@ -36,20 +36,12 @@ class Ledger {
       return kNoBlock;
     }
     const auto index = static_cast<std::size_t>(handle);
-    if (part_of_.size() <= index) part_of_.resize(2 * index + 64);
+    if (part_of_.size() <= index) make_room(index);
     part_of_[index] = part;
     bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
     if (tells_apart_) begin(handle, kind);
     if (watched_) note_change();
-    if (!building_) peak_in_steps_ = std::max(peak_in_steps_, allocator_.allocated());
-    if (allocator_.allocated() > peak_) {
-      peak_ = allocator_.allocated();
-      at_peak_ = bytes_;
-      if (tells_apart_) kinds_at_peak_ = kinds_;
-      peak_op_ = op;
-      peak_behind_ = behind;
-      peak_at_building_ = building_;
-    }
+    if (allocator_.allocated() > peak_in_steps_) note_peak();  // which is peak_ at most
     return handle;
   }
   void free(Handle& handle) {
@@ -125,11 +117,11 @@ class Ledger {
   void begin(Handle handle, std::uint8_t kind);
   void end(Handle handle);
   void give(Handle handle, std::uint8_t kind);
-  void note_change();  // out of line, being rare: what is alive now, and whether it is the most
-  void note_mapping(std::int64_t bytes) {
-    if (mapped_.empty() || mapped_.back().op != op) mapped_.push_back({.op = op});
-    mapped_.back().bytes += bytes;
-  }
+  // Out of line, being rare.
+  void note_change();  // what is alive now, and whether it is the most
+  void note_mapping(std::int64_t bytes);
+  void note_peak();
+  void make_room(std::size_t index);  // for the part of the block
 
   MemoryBytes bytes_{}, at_peak_{}, most_{};
   std::vector<MemoryBytes> trail_;

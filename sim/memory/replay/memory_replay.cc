@@ -6,6 +6,7 @@
 
 #include "schedules/body/leaving.h"
 #include "schedules/body/sizes.h"
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/stage_index.h"
 #include "sim/memory/memory_kinds.h"
 #include "sim/memory/memory_states.h"
@@ -74,6 +75,7 @@ class RowReplay {
   RowReplay(const ReplaySetup& setup, RankClass row, const AllocatorOptions& allocator)
       : setup_(setup),
         order_(*setup.order),
+        placed_(order_),
         row_(row),
         pipelined_(order_.num_rows() > 1),
         ledger_(allocator),
@@ -313,13 +315,16 @@ class RowReplay {
         walk.forward(handles);
         return;
       case OpKind::InputGradient:
-        walk.backward(handles, /*split=*/true);
+        walk.backward(handles, /*split=*/true, placed_.of(op));
+        return;
+      case OpKind::Recompute:
+        walk.recompute(handles);
         return;
       case OpKind::Backward:
-        walk.backward(handles, /*split=*/false);
+        walk.backward(handles, /*split=*/false, placed_.of(op));
         break;
       case OpKind::WeightGradient:
-        walk.weight_gradient(handles);
+        walk.weight_gradient(handles, placed_.of(op));
         break;
       default:
         return;
@@ -331,6 +336,7 @@ class RowReplay {
 
   const ReplaySetup& setup_;
   const Schedule& order_;
+  const PlacedRecompute placed_;
   RankClass row_;
   bool pipelined_;
   Ledger ledger_;
@@ -354,7 +360,8 @@ ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
   setup.profile = &profile;
   setup.order = &order;
   setup.role = fullest_role(layout.plan);
-  setup.programs = segment_programs(profile, layout, setup.role);
+  setup.programs =
+      segment_programs(profile, layout, setup.role, /*apart=*/PlacedRecompute(order).any());
   setup.segments = stage_segments(layout, order.placement.stages());
   setup.stages = stages_of_rows(order);
   setup.handover = layout.activation_bytes();

@@ -242,7 +242,8 @@ class Pricer {
       cost =
           tensor_broadcasts_cost(payload, s_.buckets[op.bucket.index()].tensors, shape, network_);
     } else {
-      cost = collective_cost(kind, payload, shape, network_);
+      // A file's own leave what they sum as it was.
+      cost = collective_cost(kind, payload, shape, network_, s_.is_on(op, GroupKind::Other));
     }
     if (op.kind == OpKind::Unshard && quantizes_gathers(plan_)) {
       const std::int64_t whole = s_.buckets[op.bucket.index()].padded;
@@ -322,7 +323,7 @@ class Pricer {
     if (op.kind == OpKind::Loss) return add_body(compute_.price(make_loss_body(layout_)), {});
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
       const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
-      return add({.time = host_update_time(moved, ranks_per_node(), network_)}, {},
+      return add({.time = host_update_time(moved, ranks_per_node(), network_) + swap_time()}, {},
                  all(CostLevel::Formula), {});
     }
     if (op.kind == OpKind::OptimizerStep) {
@@ -340,8 +341,10 @@ class Pricer {
     } else {
       const Path path = network_.to_host(row_);
       const bool out = op.kind == OpKind::Offload;
-      const TransferCost copy =
-          host_copy_cost({payload_of(s_, current_).bytes()}, out, path, network_);
+      const Bytes bytes{payload_of(s_, current_).bytes()};
+      const TransferCost copy = swaps()
+                                    ? nvme_copy_cost(bytes, out, ranks_per_node(), path, network_)
+                                    : host_copy_cost(bytes, out, path, network_);
       if (on_workers()) {
         return add_on_workers(use_of(copy.time.value, 1, 0, kAcrossRows), false, copy.level,
                               all(copy.level), {});
@@ -354,6 +357,27 @@ class Pricer {
                             false, CostLevel::Interpolated, all(CostLevel::Interpolated), {});
     }
     return add({.time = time}, {}, all(CostLevel::Formula), {});
+  }
+
+  bool swaps() const {
+    return std::ranges::any_of(s_.operands_of(current_), [&](const Operand& operand) {
+      return s_.values[operand.value.index()].home == Home::Nvme;
+    });
+  }
+  // What an update by the host reads of drives before it, and writes behind it: one after the other
+  // (pipeline_read and pipeline_write of deepspeed/runtime/zero/offload_config.py, edaa7221, are
+  // false). Parameters are made of the master copy, and not read.
+  Nanoseconds swap_time() const {
+    Bytes read{0}, written{0};
+    for (const Operand& operand : s_.operands_of(current_)) {
+      const Value& value = s_.values[operand.value.index()];
+      if (value.home != Home::Nvme) continue;
+      const bool parameter =
+          value.kind == ValueKind::ParameterShard || value.kind == ValueKind::FullParameter;
+      if (!parameter) read += value.bytes;
+      if (operand.access != Access::Read) written += value.bytes;
+    }
+    return nvme_time(read, written, ranks_per_node(), network_);
   }
 
   // Ops of a row come in few kinds: most cost what the last one like it did.

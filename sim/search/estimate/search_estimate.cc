@@ -150,7 +150,7 @@ class MeshEstimator {
     if (kind.placed != nullptr) return;
     std::unique_ptr<Placed>& placed =
         placed_[{plan.rank_order, plan.expert_parallel, plan.expert_tensor_parallel, plan.shards(),
-                 plan.secondary_shard_group}];
+                 plan.secondary_shard_group, plan.head_exchange_group}];
     if (!placed) placed = placed_as(plan);
     kind.placed = placed.get();
     kind.collectives = body_collectives(placed->network, Layout(model_, plan));
@@ -427,7 +427,7 @@ class MeshEstimator {
       if (plan.offload.parameters) {
         load.unit_fetch = 1e9 * plan.precision.parameters *
                           static_cast<double>(tables.layer_parameters()) / plan.shards() /
-                          host_link();
+                          away_link(plan, setup_.cluster->nvme.read);
       }
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
@@ -581,6 +581,14 @@ class MeshEstimator {
            std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
   }
 
+  // [B/s] to or from where a plan's offloaded state rests, in one direction, for each GPU of a
+  // node.
+  double away_link(const Plan& plan, BytesPerSecond drives) const {
+    const double host = host_link();
+    if (plan.offload_to != OffloadTarget::Nvme || drives.value <= 0) return host;
+    return std::min(host, drives.value / std::min(plan.gpus(), setup_.cluster->gpus_per_node));
+  }
+
   // What the end of the step adds [ns]. Where the device updates: what it lacks comes and goes at
   // once in both directions. Where the host does: gradients go there, and its update; parameters
   // that do not stay there follow meanwhile.
@@ -590,13 +598,20 @@ class MeshEstimator {
     const Cluster& cluster = *setup_.cluster;
     const double states = plan.offload.optimizer ? static_cast<double>(state_bytes(plan, 1)) : 0;
     const double parameters = plan.offload.parameters ? plan.precision.parameters : 0;
-    if (!plan.updates_on_host()) return 1e9 * owned * (states + parameters) / host_link();
+    const double written = away_link(plan, cluster.nvme.write);  // the slower of the two ways
+    if (!plan.updates_on_host()) return 1e9 * owned * (states + parameters) / written;
     const double host = setup_.tables.collectives.constants.host_update_rate *
                         std::max(1, cluster.host.sockets) /
                         std::min(plan.gpus(), cluster.gpus_per_node);
+    double swapped = 0;  // [s per parameter] gradients and states come and states go, in turn
+    if (plan.offload_to == OffloadTarget::Nvme && cluster.nvme.known()) {
+      const double ranks = std::min(plan.gpus(), cluster.gpus_per_node);
+      swapped = ranks * ((plan.precision.gradients + states) / cluster.nvme.read.value +
+                         (states + parameters) / cluster.nvme.write.value);
+    }
     return 1e9 * owned *
-           (plan.precision.gradients / host_link() +
-            static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
+           (plan.precision.gradients / written +
+            static_cast<double>(optimizer_bytes_per_parameter(plan)) / host + swapped);
   }
 
   const SearchSetup& setup_;
@@ -610,9 +625,9 @@ class MeshEstimator {
   std::vector<Candidate> refused_;
   std::vector<std::unique_ptr<Kind>> kinds_;
   // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards, and those of
-  // a second copy.
+  // a second copy, those that exchange heads.
   using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t,
-                             std::int32_t>;
+                             std::int32_t, std::int32_t>;
   std::map<Placing, std::unique_ptr<Placed>> placed_;
   std::optional<double> update_;
 };

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "sim/memory/peak_lower_bound.h"
 
 namespace rehearse::sim {

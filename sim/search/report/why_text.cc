@@ -52,8 +52,8 @@ std::string loss_text(const FoundPlan& best, const FoundPlan& second) {
 const FoundPlan* runner_up(const SearchResult& result) {
   const auto shape = [](const Plan& p) {
     return std::tuple(p.tensor_parallel, p.pipeline_parallel, p.context_parallel,
-                      p.context_parallel_algorithm, p.expert_parallel, p.expert_dispatch,
-                      p.micro_batch, p.recompute, p.zero_stage == 3);
+                      p.context_parallel_algorithm, p.head_exchange_group, p.expert_parallel,
+                      p.expert_dispatch, p.micro_batch, p.recompute, p.zero_stage == 3);
   };
   for (const FoundPlan& plan : result.best) {
     if (shape(plan.plan) != shape(result.best.front().plan)) return &plan;

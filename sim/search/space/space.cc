@@ -24,13 +24,7 @@ std::int64_t gpus_of(const Space& space) {
   if (space.gpus) return *space.gpus;
   const JsonValue* data = given_in(space.plan, &Plan::data_parallel);
   if (data == nullptr) return space.base.cluster.gpus_per_node;
-  std::int64_t product = data->integer;
-  for (const auto key :
-       {&Plan::tensor_parallel, &Plan::pipeline_parallel, &Plan::context_parallel}) {
-    const JsonValue* size = given_in(space.plan, key);
-    if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 24);
-  }
-  return product;
+  return std::min<std::int64_t>(data->integer * said_gpus_of_a_replica(space.plan), 1 << 24);
 }
 
 // Chunks per position worth trying: those that divide the layers, or the layers with a slot each
@@ -240,9 +234,10 @@ void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
   for (const SpaceKey& key : experts) {
     if (space.base.model.experts.count > 0 && is_open(space, key.key)) extra.push_back(&key);
   }
-  // As the runtime does, and with heads exchanged.
-  const SpaceKey context{std::string(key_of(&Plan::context_parallel_algorithm)),
-                         {JsonValue{}, text_value("all_to_all")}};
+  // As the runtime does, and with heads exchanged, among all or among those of a node.
+  SpaceKey context{std::string(key_of(&Plan::context_parallel_algorithm)),
+                   {JsonValue{}, text_value("all_to_all")}};
+  if (mesh.context > 2) context.values.push_back(text_value("a2a+p2p"));
   if (mesh.context > 1 && is_open(space, context.key)) extra.push_back(&context);
   std::vector<std::size_t> at(extra.size(), 0);
   JsonValue plan = space.plan;

@@ -36,7 +36,8 @@ MachineTables tables() {
   t.exchanges = {{OpKind::AllReduce, 2, 4096, 3.0},
                  {OpKind::Send, 2, 4096, 1.0},
                  {OpKind::Send, 2, 4096, 9.0, ExchangeTime::Way::Memory},
-                 {OpKind::Send, 2, 4096, 90.0, ExchangeTime::Way::Tcp}};
+                 {OpKind::Send, 2, 4096, 90.0, ExchangeTime::Way::Tcp},
+                 {OpKind::Reduce, 4, 4096, 5.0, ExchangeTime::Way::Process, true}};
   t.products_together = 1.2;
   t.attention_together = 1.1;
   t.kernels_together = 1.5;
@@ -93,12 +94,14 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(c.attention[2].part);
   EXPECT_EQ(c.attention[1].time_us, 11);
   EXPECT_NEAR(c.attention[3].time_us, 384, 1e-9);  // of values as wide as keys: 2 x 192 / 320
-  ASSERT_EQ(c.collectives.size(), 4u);
+  ASSERT_EQ(c.collectives.size(), 5u);
   EXPECT_EQ(c.collectives[0].op, sim::CollectiveOp::AllReduce);
   EXPECT_EQ(c.collectives[1].op, sim::CollectiveOp::SendRecv);
   EXPECT_EQ(c.collectives[1].between_processes, sim::ProcessLink::None);
   EXPECT_EQ(c.collectives[2].between_processes, sim::ProcessLink::Memory);
   EXPECT_EQ(c.collectives[3].between_processes, sim::ProcessLink::Tcp);
+  EXPECT_TRUE(c.collectives[4].apart);
+  EXPECT_FALSE(c.collectives[0].apart);
   ASSERT_EQ(c.copies.size(), 2u);
   EXPECT_EQ(c.copies[0].bytes, 32768);  // read and written
   EXPECT_EQ(*c.launch_us, 0.75);

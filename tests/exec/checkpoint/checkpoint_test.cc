@@ -37,6 +37,9 @@ const Layout kLayouts[] = {
     {"data_parallel=4", "zero_stage=1", "shard_group=2"},
     {"context_parallel=2", "data_parallel=2", "zero_stage=3", "shard_group=2"},
     {"data_parallel=2", "zero_stage=3", "offload=parameters"},
+    {"tensor_parallel_2d=[2,2]", "micro_batch=2"},
+    {"tensor_parallel_2d=[4,2]", "micro_batch=4", "pad_vocabulary_to=3"},
+    {"tensor_parallel_2d=[1,2]", "data_parallel=2", "zero_stage=2"},
 };
 constexpr std::size_t kNumLayouts = std::size(kLayouts);
 
@@ -113,6 +116,7 @@ TEST_F(Layouts, AreWrittenByTwoProcessesAsByOne) {
        {Layout{"tensor_parallel=2"}, Layout{"pipeline_parallel=2", "schedule=1f1b"},
         Layout{"data_parallel=4", "zero_stage=3"},
         Layout{"data_parallel=4", "zero_stage=3", "shard_group=2"},
+        Layout{"tensor_parallel_2d=[2,2]", "micro_batch=2"},
         Layout{"tensor_parallel=2", "data_parallel=2", "zero_stage=1"}}) {
     Training whole(Family::Gpt2, layout);
     whole.train_to(1);

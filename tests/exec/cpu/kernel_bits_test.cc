@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "exec/cpu/kernels/table.h"
 #include "tests/exec/cpu/noise.h"
@@ -60,6 +61,37 @@ TEST_F(KernelBits, OfProducts) {
     expect_equal("dw", noise(n * k, 5), [&](const KernelTable& set, float* dw) {
       set.linear_weight(m, n, k, dy.data(), x.data(), dw);
     });
+  }
+}
+
+// Where a machine multiplies bf16 itself, a sum has the bits of products that widen: a pair's first
+// depth is added first. Odd shapes, and depths beyond a run and a block.
+TEST_F(KernelBits, OfProductsOfBf16) {
+  const auto pairs = set_of("avx512_bf16");
+  if (!pairs) GTEST_SKIP() << "SKIPPED: this machine has no AVX-512 BF16";
+  const std::int64_t shapes[][3] = {{1, 1, 1},     {7, 17, 33},    {13, 49, 70},  {64, 64, 64},
+                                    {5, 1600, 20}, {200, 47, 300}, {33, 96, 513}, {193, 50, 257}};
+  const auto narrowed = [](const Floats& x) { return std::vector<BFloat16>(x.begin(), x.end()); };
+  for (const auto& [m, n, k] : shapes) {
+    SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k));
+    const auto x = narrowed(noise(m * k, 1)), w = narrowed(noise(n * k, 2)),
+               bias = narrowed(noise(n, 3)), dy = narrowed(noise(m * n, 4));
+    const auto equal = [&](std::int64_t count, const auto& run) {
+      std::vector<BFloat16> one(at(count), BFloat16(0.0F)), other = one;
+      run(narrow.bfloat16, one.data());
+      run(pairs->bfloat16, other.data());
+      for (std::size_t i = 0; i < one.size(); ++i) ASSERT_EQ(one[i].bits, other[i].bits) << i;
+    };
+    equal(m * n, [&](const auto& set, BFloat16* y) {
+      set.linear(m, n, k, x.data(), w.data(), bias.data(), y);
+    });
+    equal(m * k, [&](const auto& set, BFloat16* dx) {
+      set.linear_input(m, n, k, dy.data(), w.data(), dx);
+    });
+    Floats one = noise(n * k, 5), other = one;
+    narrow.bfloat16.linear_weight(m, n, k, dy.data(), x.data(), one.data());
+    pairs->bfloat16.linear_weight(m, n, k, dy.data(), x.data(), other.data());
+    EXPECT_EQ(one, other);
   }
 }
 

@@ -261,6 +261,95 @@ TEST(KernelForms, RmsNormByOnePlusItsWeight) {
   }
 }
 
+// Three ranks with 14 columns each of rows of 42, against one norm of whole rows in fp64.
+TEST(KernelForms, NormsOfColumnsThatRanksShare) {
+  const std::int64_t rows = 7, ranks = 3, h = 14, total = ranks * h;
+  const Floats x = noise(rows * total, 1), dy = noise(rows * total, 2), weight = noise(total, 3),
+               bias = noise(total, 4), residual = noise(rows * total, 5);
+  const auto columns = [&](const Floats& of, std::int64_t rank) {
+    Floats some;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(of.size()) / total * h; ++i) {
+      some.push_back(of[at(i / h * total + rank * h + i % h)]);
+    }
+    return some;
+  };
+  for (const bool centred : {true, false}) {
+    Doubles y(x.size()), dx(x.size()), dw(at(total)), db(at(total));
+    const double offset = centred ? 0 : 1;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::size_t begin = at(r * total);
+      double sum = 0, squares = 0, gradients = 0, products = 0;
+      for (std::size_t i = 0; i < at(total); ++i) sum += centred ? x[begin + i] : 0;
+      const double mean = sum / static_cast<double>(total);
+      const auto n = static_cast<double>(total);
+      for (std::size_t i = 0; i < at(total); ++i) {
+        squares += (x[begin + i] - mean) * (x[begin + i] - mean);
+      }
+      const double rstd = 1 / std::sqrt(squares / n + 1e-5);
+      const auto hat = [&](std::size_t i) { return (x[begin + i] - mean) * rstd; };
+      for (std::size_t i = 0; i < at(total); ++i) {
+        const double g = dy[begin + i] * (weight[i] + offset);
+        gradients += centred ? g : 0;
+        products += g * hat(i);
+        y[begin + i] = hat(i) * (weight[i] + offset) + (centred ? bias[i] : 0);
+        dw[i] += dy[begin + i] * hat(i);
+        db[i] += dy[begin + i];
+      }
+      for (std::size_t i = 0; i < at(total); ++i) {
+        dx[begin + i] =
+            rstd * (dy[begin + i] * (weight[i] + offset) - gradients / n - hat(i) * products / n) +
+            residual[begin + i];
+      }
+    }
+    const SharedNorm shape{.rows = rows,
+                           .h = h,
+                           .total = total,
+                           .centred = centred,
+                           .epsilon = 1e-5,
+                           .weight_offset = offset};
+    for (const KernelTable& kernel : kernel_tables()) {
+      SCOPED_TRACE(kernel.instruction_set);
+      const std::size_t count = at(rows * shape.sums());
+      Floats sums(count, 0.0F), gradients(count, 0.0F), part(count);
+      const auto add = [&](Floats& to) {
+        for (std::size_t i = 0; i < count; ++i) to[i] += part[i];
+      };
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        kernel.row_moments(shape, columns(x, rank).data(), part.data());
+        add(sums);
+      }
+      Floats statistics;
+      const auto pick = [&](const Doubles& of, std::int64_t rank) {
+        const Floats some = columns(Floats(of.begin(), of.end()), rank);
+        return doubles(some);
+      };
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        statistics = sums;
+        Floats own(at(rows * h));
+        kernel.shared_norm(shape, columns(x, rank).data(), columns(weight, rank).data(),
+                           centred ? columns(bias, rank).data() : nullptr, statistics.data(),
+                           own.data());
+        EXPECT_LE(distance(own, pick(y, rank)), 1e-6);
+        kernel.row_gradients(shape, columns(dy, rank).data(), columns(x, rank).data(),
+                             statistics.data(), columns(weight, rank).data(), part.data());
+        add(gradients);
+      }
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        Floats own = columns(dy, rank), d_weight(at(h), 0.0F), d_bias(at(h), 0.0F);
+        kernel.shared_norm_backward(shape, own.data(), columns(x, rank).data(), statistics.data(),
+                                    gradients.data(), columns(weight, rank).data(),
+                                    columns(residual, rank).data(), own.data(), d_weight.data(),
+                                    centred ? d_bias.data() : nullptr);
+        EXPECT_LE(distance(own, pick(dx, rank)), 2e-6);
+        EXPECT_LE(distance(d_weight, pick(dw, rank)), 2e-6);
+        if (centred) {
+          EXPECT_LE(distance(d_bias, pick(db, rank)), 2e-6);
+        }
+      }
+    }
+  }
+}
+
 // Heads of queries inside of rows of qkv; in place. Then one norm of the whole width, whose columns
 // two ranks share: each has half of them, and both the sums of all.
 TEST(KernelForms, NormsOfHeadsAndOfAWidthThatRanksShare) {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs of several processes: the numbers of one process in 19 layouts, and errors that name who is to
+# Runs of several processes: the numbers of one process in 21 layouts, and errors that name who is to
 # blame. Usage: processes_test.sh REHEARSE.
 cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
@@ -32,6 +32,8 @@ layout 4 4 pipeline_parallel=2 virtual_stages=2 schedule=interleaved_1f1b data_p
 layout 2 4 pipeline_parallel=2 schedule=zb_v tensor_parallel=2 sequence_parallel=true
 layout 2 2 tensor_parallel=2
 layout 4 4 tensor_parallel=4 sequence_parallel=true recompute=full
+layout 2 4 'tensor_parallel_2d=[2,2]' micro_batch=2
+layout 4 4 'tensor_parallel_2d=[2,2]' micro_batch=2 precision=bf16
 layout 2 2 data_parallel=2 'overlap={"gradient_reduce":true}' bucket_bytes=65536
 layout 2 4 data_parallel=4 zero_stage=2
 layout 4 4 data_parallel=4 zero_stage=3

@@ -124,6 +124,7 @@ TEST_P(Forms, WhereSumsAreSplitTheyTrainLikeOneRank) {
       Keys{"context_parallel=2", "context_parallel_algorithm=all_to_all"},
       Keys{"context_parallel=4", "context_parallel_algorithm=all_to_all", "recompute=full"},
       Keys{"context_parallel=2", "context_parallel_algorithm=all_to_all", "tensor_parallel=2"},
+      Keys{"context_parallel=4", "context_parallel_algorithm=a2a+p2p"},
       Keys{"context_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}};
   for (const Keys& keys : layouts) {
     SCOPED_TRACE(testing::PrintToString(keys));

@@ -14,7 +14,7 @@
 #include "exec/cpu/cpu_backend.h"
 #include "exec/train/train.h"
 #include "exec/weights/initial.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/scenario.h"
 
 namespace rehearse::exec {

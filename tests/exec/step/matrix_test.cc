@@ -109,6 +109,28 @@ TEST(PlacedRecomputation, IsThatInsideTheBackwardBitForBit) {
   EXPECT_GE(tried, 25);
 }
 
+// Panels that are as many as neither rows nor columns: six of them on 2 x 3 and 3 x 2 ranks, of
+// which every one of a row has two, and of a column three.
+TEST(Grid, OfLcmPanelsTrainsLikeOneRank) {
+  const std::string model = R"({"model_type": "gpt2", "resid_pdrop": 0, "num_hidden_layers": 2,
+      "hidden_size": 36, "num_attention_heads": 6, "vocab_size": 61,
+      "max_position_embeddings": 18})";
+  const std::vector<std::string> keys{"micro_batch=6", "global_batch=12"};
+  const Trained one = train_layout(model, keys);
+  ASSERT_EQ(one.error, "");
+  for (const char* grid : {"[2,3]", "[3,2]", "[3,3]", "[6,1]"}) {
+    std::vector<std::string> all = keys;
+    all.push_back("tensor_parallel_2d=" + std::string(grid));
+    const Trained many = train_layout(model, all);
+    ASSERT_EQ(many.error, "") << grid;
+    const Distance far = distance(many, one);
+    EXPECT_LE(far.loss, 1e-5) << grid;
+    EXPECT_LE(far.norm, 1e-5) << grid;
+    EXPECT_LE(far.weight, 1e-5) << grid << ' ' << far.tensor;
+    EXPECT_EQ(many.planned, many.counted) << grid;
+  }
+}
+
 // The loss is of the gathered batch, in the chunks of one rank that has all of it.
 TEST(ThroughOneGpu, HasTheLossOfOneRankBitForBit) {
   for (const std::int32_t replicas : {2, 4}) {

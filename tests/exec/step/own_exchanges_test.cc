@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "exec/step/own_exchanges.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "tests/exec/step/forwarding_device.h"
 #include "tests/exec/step/layout_case.h"
 

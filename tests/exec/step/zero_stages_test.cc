@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <random>
 
+#include "exec/step/offload_file.h"
 #include "exec/step/rank_state.h"
 #include "exec/train/train.h"
 #include "schedules/model/hf_config.h"
@@ -29,6 +30,37 @@ struct Held {
   std::int64_t gradients = 0;  // most of them at any op [B]
   std::string note;
 };
+
+// What lies on drives is found again after its pages were forgotten, no file is left to be seen,
+// and no room is an error in one line before anything is written.
+TEST(OffloadFile, KeepsWhatIsReleasedAndRefusesWhatHasNoRoom) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / "rehearse_offload_file_test";
+  fs::create_directories(folder);
+  constexpr std::int64_t kBytes = (1 << 20) + 100;
+  {
+    Result<OffloadFile> made = OffloadFile::open(folder.string(), kBytes);
+    ASSERT_TRUE(made) << made.error().message;
+    const OffloadFile file = std::move(made).value();
+    EXPECT_EQ(file.data()[kBytes - 1], std::byte{0});
+    for (std::int64_t i = 0; i < kBytes; ++i) file.data()[i] = static_cast<std::byte>(i % 251);
+    file.release(file.data() + 5000, 10000);
+    file.release_all();
+    for (std::int64_t i = 0; i < kBytes; ++i) {
+      ASSERT_EQ(file.data()[i], static_cast<std::byte>(i % 251)) << i;
+    }
+    EXPECT_TRUE(fs::is_empty(folder));
+  }
+  const Result<OffloadFile> full = OffloadFile::open(folder.string(), std::int64_t{1} << 60);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().message,
+            "plan.offload_to: nvme: " + folder.string() +
+                ": No space left on device (1152921504606846976 bytes for a rank; --offload-dir)");
+  const Result<OffloadFile> nowhere = OffloadFile::open((folder / "no").string(), 1);
+  ASSERT_FALSE(nowhere);
+  EXPECT_NE(nowhere.error().message.find("No such file or directory"), std::string::npos);
+  fs::remove_all(folder);
+}
 
 // As `rehearse run` lowers it, counted as it counts.
 Held held(const std::string& model, const std::string& plan, int zero_stage) {

@@ -13,7 +13,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/scenario.h"
 
 namespace rehearse {

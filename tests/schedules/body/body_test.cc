@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "schedules/body/body_proof.h"
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/body/sizes.h"
 #include "schedules/scenario/recompute_parts.h"
@@ -250,6 +251,36 @@ TEST(Bodies, MoveWhatRanksThatShareASequenceExchange) {
   }
 }
 
+// Four ranks of 8 tokens, two heads: 512 bytes of q, k, v or o each. Two neighbours exchange them;
+// then each has 16 tokens of one head, 1,024 bytes of keys and values, which go once round a ring
+// of two, and come back with as many gradients in fp32.
+TEST(Bodies, ExchangeHeadsInsideARing) {
+  const Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+  plan.recompute = Recompute{};
+  plan.context_parallel = 4;
+  plan.context_parallel_algorithm = ContextParallelAlgorithm::AllToAllAndRing;
+  plan.head_exchange_group = 2;
+  for (const bool own : {true, false}) {
+    plan.runtime = runtime_named(own ? "rehearse" : "megatron");
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      std::int64_t heads = 0, ring = 0, whole = 0;
+      for (const Node& node :
+           make_body({model, plan}, {.segment = SegmentKind::Layer, .direction = direction})
+               .nodes) {
+        if (node.axis == Axis::ContextHeads && node.kind() == NodeKind::AllToAll)
+          heads += node.bytes;
+        if (node.axis == Axis::ContextRing && node.kind() == NodeKind::RingExchange)
+          ring += node.bytes;
+        if (node.axis == Axis::Context) whole += node.bytes;
+      }
+      EXPECT_EQ(heads, 4 * 512);
+      EXPECT_EQ(ring, (direction == Direction::Forward ? 1 : 3) * 1024);
+      EXPECT_EQ(whole, 0);
+    }
+  }
+}
+
 // Layers behind the first of a chunk have the body of a plan that computes nothing again.
 TEST(Bodies, OfLayersThatAreNotComputedAgainKeepAll) {
   const Transformer model = example_model();
@@ -298,6 +329,87 @@ TEST(Bodies, OfAnRAndOfTheBackwardBehindItAreOneTogether) {
         EXPECT_TRUE(none.nodes.empty());
         EXPECT_FALSE(none.reads_parameters);
       }
+    }
+  }
+}
+
+// What a grid of r x c ranks sends of a layer and of the loss, counted once for a group: of every
+// product y = x w^T a row |x| / r and a column |w| / c, and of either gradient as much again (dw in
+// fp32). Of logits, whose table lies the other way round, rows sum what columns look up.
+TEST(Bodies, OfAGridSendTheBytesOfTheClosedForms) {
+  const Transformer model = example_model();
+  const std::int64_t h = model.hidden, f = model.ffn_hidden, samples = 8, vocabulary = 256;
+  for (const auto& [r, c] : {std::pair{2, 2}, {4, 4}, {2, 4}, {4, 2}, {1, 4}, {4, 1}}) {
+    for (const ComputeType type : {ComputeType::Bf16, ComputeType::Fp32}) {
+      SCOPED_TRACE(std::to_string(r) + " x " + std::to_string(c));
+      Plan plan = example_plan(0, type);
+      plan.recompute = {};
+      plan.sequence_parallel = false;
+      plan.micro_batch = samples;
+      plan.tensor_parallel = r * c;
+      plan.tensor_parallel_2d = {r, c};
+      const Layout layout(model, plan);
+      const std::int64_t e = layout.shape.element, tokens = samples * plan.sequence_length;
+      const auto sent = [&](SegmentKind segment, Direction direction, Axis axis, OpKind kind) {
+        const Body body = make_rehearse_body(layout, {.segment = segment, .direction = direction});
+        EXPECT_EQ(body_fault(body), "");
+        std::int64_t bytes = 0;
+        for (const Node& node : body.nodes) {
+          const bool here = node.axis == axis && collective_kind(node.kind()) == kind;
+          bytes += here ? node.bytes : 0;
+        }
+        return bytes;
+      };
+      const auto row = [&](SegmentKind segment, Direction direction, OpKind kind) {
+        return sent(segment, direction, Axis::TensorRow, kind);
+      };
+      const auto column = [&](SegmentKind segment, Direction direction, OpKind kind) {
+        return sent(segment, direction, Axis::TensorColumn, kind);
+      };
+      const std::int64_t x = c == 1 ? 0 : e * tokens * (h + h + h + f) / r;
+      const std::int64_t w = r == 1 ? 0 : (3 * h * h + h * h + 2 * h * f) / c;
+      const auto layer = SegmentKind::Layer;
+      const auto forward = Direction::Forward, backward = Direction::Backward;
+      EXPECT_EQ(row(layer, forward, OpKind::Broadcast), x);
+      EXPECT_EQ(column(layer, forward, OpKind::Broadcast), e * w);
+      EXPECT_EQ(row(layer, forward, OpKind::Reduce), 0);
+      EXPECT_EQ(column(layer, backward, OpKind::Broadcast), e * w);
+      EXPECT_EQ(row(layer, backward, OpKind::Reduce), x);
+      EXPECT_EQ(row(layer, backward, OpKind::Broadcast), x);
+      EXPECT_EQ(column(layer, backward, OpKind::Reduce), 4 * w);
+      // Received over all ranks in the forward: (c - 1) |x| + (r - 1) |w|.
+      const std::int64_t received = (c - 1) * r * x + (r - 1) * c * e * w;
+      EXPECT_EQ(received,
+                (c - 1) * e * tokens * (3 * h + f) + (r - 1) * e * (4 * h * h + 2 * h * f));
+      const auto head = SegmentKind::Head;
+      const std::int64_t logits = c == 1 ? 0 : e * tokens * vocabulary / r;
+      const std::int64_t table = r == 1 ? 0 : vocabulary * h / c;
+      EXPECT_EQ(column(head, forward, OpKind::Broadcast), 2 * e * table);
+      EXPECT_EQ(row(head, forward, OpKind::Reduce), logits);
+      EXPECT_EQ(row(head, forward, OpKind::Broadcast), 2 * logits);
+      EXPECT_EQ(column(head, forward, OpKind::Reduce), 4 * table);
+      EXPECT_EQ(column(SegmentKind::Embedding, forward, OpKind::ReduceScatter),
+                r == 1 ? 0 : e * tokens * h / c);
+      // All of the model is on some rank, once: 1 / (r c) of every tensor.
+      for (const SegmentKind kind : {SegmentKind::Embedding, layer, head}) {
+        for (const ParameterTensor& tensor : segment_parameters(layout, kind, 0)) {
+          const ModelPart part =
+              segment_parts(model, kind, 0)[static_cast<std::size_t>(tensor.part)];
+          const std::int64_t whole = part.table() ? vocabulary * part.in : part.elements();
+          EXPECT_EQ(tensor.elements * r * c, whole) << tensor.name;
+        }
+      }
+      // And so of what a layer keeps, but for its statistics, which a row shares.
+      Plan one = plan;
+      one.tensor_parallel = 1;
+      one.tensor_parallel_2d = {};
+      const BodyShape shape{.segment = layer, .direction = forward};
+      const Body mine = make_rehearse_body(layout, shape);
+      const Body whole = make_rehearse_body({model, one}, shape);
+      EXPECT_EQ(mine.saved_for_wgrad * r * c, whole.saved_for_wgrad);
+      const std::int64_t statistics = 2 * 4 * 2 * tokens;  // of two norms: two numbers a token
+      EXPECT_EQ((mine.saved_for_dgrad - statistics / r) * r * c,
+                whole.saved_for_dgrad - statistics);
     }
   }
 }

@@ -367,5 +367,58 @@ TEST_F(FrameworkTraits, AHostThatWaitsHidesNothing) {
   EXPECT_EQ(hidden(), 0);
 }
 
+// What an R computes and what its backward has left are the backward that does both, node by node:
+// the same kernels in the same order, in the same pieces, with the same launches.
+TEST_F(FrameworkTraits, RecomputationApartIsTheFusedBackwardInTwo) {
+  const auto told = [](const Node& node) {
+    return std::string(node.name) + ' ' + std::to_string(static_cast<int>(node.kernel)) + ' ' +
+           std::to_string(node.m) + ' ' + std::to_string(node.n) + ' ' + std::to_string(node.k) +
+           ' ' + std::to_string(node.bytes) + ' ' + std::to_string(node.launches) + ' ' +
+           std::to_string(node.piece) + ' ' + std::to_string(node.flops);
+  };
+  int compared = 0;
+  for (const char* runtime : {"megatron", "megatron_2021", "fsdp", "torchtitan", "generic",
+                              "megatron_deepspeed_2024", "aa_scaling"}) {
+    for (const Recompute& recompute : {Recompute::full(), Recompute::selective(),
+                                       Recompute::selective(SelectiveRecompute::Operators)}) {
+      for (const bool chunked : {false, true}) {
+        plan.runtime = runtime_named(runtime);
+        plan.recompute = recompute;
+        plan.flash_attention = false;
+        plan.attention_kernel = AttentionKernel::Unfused;
+        plan.overlap_tensor_parallel = chunked ? TensorOverlap::Chunked : TensorOverlap::Off;
+        plan.tensor_parallel_chunks = 2;
+        const auto made = [&](Direction direction, bool apart) {
+          return make_body({model, plan},
+                           {.segment = SegmentKind::Layer, .direction = direction, .apart = apart});
+        };
+        const Body again = made(Direction::Recompute, false);
+        ASSERT_FALSE(again.nodes.empty()) << runtime;
+        EXPECT_TRUE(again.reads_parameters || !recompute.is_full());
+        for (const Direction direction :
+             {Direction::Backward, Direction::InputGradient, Direction::WeightGradient}) {
+          const Body fused = made(direction, false), apart = made(direction, true);
+          std::vector<std::string> of_again, of_rest, first, rest;
+          for (const Node& node : again.nodes) of_again.push_back(told(node));
+          for (const Node& node : apart.nodes) of_rest.push_back(told(node));
+          for (const Node& node : fused.nodes) {
+            (node.phase == NodePhase::Recompute ? first : rest).push_back(told(node));
+          }
+          const bool weight = direction == Direction::WeightGradient;
+          EXPECT_EQ(of_again, weight ? of_again : first) << runtime;
+          EXPECT_EQ(of_rest, rest) << runtime;
+          for (const Body* body : {&again, &apart}) {
+            for (const Node& node : body->nodes) {
+              EXPECT_LE(node.until, static_cast<std::int32_t>(body->nodes.size()));
+            }
+          }
+          ++compared;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 7 * 3 * 2 * 3);
+}
+
 }  // namespace
 }  // namespace rehearse

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "schedules/formats/schedule_file.h"
+#include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/text.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
@@ -14,6 +15,7 @@
 #include "schedules/timing/compute_timing.h"
 #include "schedules/transfers/add_transfers.h"
 #include "tests/schedules/ir/example_case.h"
+#include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse {
 namespace {
@@ -142,8 +144,9 @@ TEST(ScheduleFile, APlanTakesAnOrderThatFitsIt) {
             "plan.schedule: " + path + ": 0B1 on rank 0 is run twice");
 }
 
-// Recomputation as an op asks for a plan that computes something again, and for our runtime.
-TEST(ScheduleFile, APlanTakesAnOrderWithRecomputationWhereItIsPerformed) {
+// Recomputation as an op asks for a plan that computes something again. Of a framework, which
+// performs no such op, it is priced.
+TEST(ScheduleFile, APlanTakesAnOrderWithRecomputationWhereSomethingIsComputedAgain) {
   Plan plan = example_plan(1);  // selective
   const std::string path = ::testing::TempDir() + "apart_order.json";
   std::ofstream(path) << R"({"orders": [["0F0", "0F1", "2F0", "2F1", "2R1", "2B0", "2B1", "0R0",
@@ -160,10 +163,11 @@ TEST(ScheduleFile, APlanTakesAnOrderWithRecomputationWhereItIsPerformed) {
   none.recompute = {};
   EXPECT_EQ(order_of_file(none, 4).error().message,
             "plan.schedule: " + path + ": has recomputation as an op, 2R1, and recompute is none");
-  plan.runtime.own_executor = false;
-  EXPECT_EQ(order_of_file(plan, 4).error().message,
-            "plan.schedule: " + path +
-                ": has recomputation as an op, 2R1, which only runtime rehearse performs");
+  plan.runtime = runtime_named("megatron");
+  const Schedule priced = lower(order_of_file(plan, 4).value(), {example_model(), plan}).value();
+  const Validation sound = validate(priced, {.compute_order = &order});
+  EXPECT_TRUE(sound.sound()) << sound.violations.front().message;
+  EXPECT_TRUE(PlacedRecompute(priced).any());
 }
 
 TEST(ScheduleJson, BrokenFilesAreOneLineWithTheirPlace) {

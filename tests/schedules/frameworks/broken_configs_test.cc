@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "schedules/config_files/open_config.h"
-#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/shell/shell_script.h"
 #include "schedules/frameworks/import_flags.h"
 
 namespace rehearse {

@@ -11,7 +11,7 @@
 #include "exec/weights/hugging_face.h"
 #include "exec/weights/parameters.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/pricing/muon_cost.h"
 #include "tests/schedules/model/made_up_part.h"

@@ -115,6 +115,31 @@ TEST(PlanContext, AnExchangeOfHeadsNeedsHeadsForEveryRank) {
             std::string::npos);
 }
 
+// Left out, as many neighbours exchange as a node and the heads allow, and leave a ring across.
+TEST(PlanContext, HeadsMayBeExchangedInsideARing) {
+  const std::string eight = R"("context_parallel": 8, "context_parallel_algorithm": "a2a+p2p")";
+  const auto heads_over = [&](const std::string& keys, const std::string& gpus = "8") {
+    const Plan read = plan(eight + keys, gpus);
+    EXPECT_EQ(read.exchanging_ranks(), read.head_exchange_group);
+    return read.head_exchange_group;
+  };
+  EXPECT_EQ(heads_over(""), 4);
+  EXPECT_EQ(heads_over(R"(, "head_exchange_group": 2)"), 2);
+  EXPECT_EQ(heads_over(R"(, "tensor_parallel": 4)", "32"), 2);  // eight heads
+  EXPECT_EQ(plan(R"("context_parallel": 8, "head_exchange_group": 2)", "8").head_exchange_group, 0);
+  EXPECT_EQ(error_of(eight + R"(, "tensor_parallel": 8)", "64"),
+            "x.json:1: plan.context_parallel_algorithm: a2a+p2p: no part of 8 ranks has whole "
+            "heads and leaves a ring across");
+  EXPECT_EQ(error_of(eight + R"(, "head_exchange_group": 8)", "8"),
+            "x.json:1: plan.head_exchange_group: 8 is context_parallel: no ring is left across "
+            "(all_to_all)");
+  EXPECT_EQ(error_of(eight + R"(, "head_exchange_group": 3)", "8"),
+            "x.json:1: plan.head_exchange_group: 3 does not divide context_parallel 8");
+  EXPECT_EQ(error_of(eight + R"(, "head_exchange_group": 4, "tensor_parallel": 4)", "32"),
+            "x.json:1: plan.context_parallel_algorithm: a2a+p2p: tensor parallel x "
+            "head_exchange_group = 4 x 4 = 16 does not divide num_attention_heads 8");
+}
+
 TEST(PlanSchedule, FollowsFromTheSizesWhereItIsLeftOut) {
   EXPECT_EQ(plan(R"("pipeline_parallel": 4)").schedule, "1f1b");
   EXPECT_EQ(plan(R"("pipeline_parallel": 4, "virtual_stages": 3)").schedule, "interleaved_1f1b");
@@ -515,6 +540,64 @@ TEST(PlanJson, ReadsBackAsTheSamePlan) {
       const Plan second = plan(json.substr(1, json.size() - 2), "8");
       EXPECT_EQ(first, second) << json;
     }
+  }
+}
+
+TEST(PlanGrid, MakesTOfItsRowsAndColumns) {
+  const std::string rest = R"("micro_batch": 4, "runtime": "rehearse")";
+  const Plan p = plan(R"("tensor_parallel_2d": [2, 4], )" + rest);
+  EXPECT_EQ(p.tensor_parallel_2d, (TensorGrid{2, 4}));
+  EXPECT_EQ(p.tensor_parallel, 8);
+  EXPECT_EQ(p.expert_tensor_parallel, 8);
+  EXPECT_EQ(p.tensor_parallel_2d.panels(), 4);
+  EXPECT_EQ(plan(R"("tensor_parallel": 4, "tensor_parallel_2d": [2, 2], )" + rest).data_parallel,
+            2);
+  EXPECT_FALSE(plan(R"("tensor_parallel_2d": [1, 1], )" + rest).tensor_parallel_2d.any());
+}
+
+TEST(PlanGrid, SaysInOneLineWhatDoesNotGoTogether) {
+  struct Row {
+    std::string keys, says;
+  };
+  const std::string grid = R"("runtime": "rehearse", "tensor_parallel_2d": [2, 2])";
+  const std::string batch = R"(, "micro_batch": 2)";
+  const Row rows[] = {
+      {R"("runtime": "rehearse", "tensor_parallel_2d": [2])", "must be [rows, columns]"},
+      {R"("runtime": "rehearse", "tensor_parallel_2d": [2, 2, 2])", "must be [rows, columns]"},
+      {grid + R"(, "tensor_parallel": 2)", "rows x columns = 2 x 2 = 4, but tensor_parallel is 2"},
+      {grid, "needs micro_batch, a multiple of its rows 2"},
+      {grid + R"(, "micro_batch": 1)", "rows 2 do not divide the samples of a micro-batch 1"},
+      {R"("runtime": "rehearse", "tensor_parallel_2d": [2, 16], "micro_batch": 2)",
+       "columns 16 do not divide num_attention_heads 8"},
+      {R"("runtime": "rehearse", "tensor_parallel_2d": [16, 8], "micro_batch": 16)",
+       "rows x columns 128 do not divide hidden_size 64"},
+      {R"("tensor_parallel_2d": [2, 2], "micro_batch": 2, "runtime": "megatron")",
+       "is of runtime rehearse"},
+      {grid + batch + R"(, "sequence_parallel": true)", "sequence_parallel"},
+      {grid + batch + R"(, "context_parallel": 2)", "context_parallel"},
+      {grid + batch + R"(, "overlap": {"tensor_parallel": true})", "overlap.tensor_parallel"},
+      {grid + batch + R"(, "loss_chunks": 2)", "loss_chunks"},
+      {grid + batch + R"(, "dropout": 0.1)", "dropout"},
+      {grid + batch + R"(, "schedule": "seq_1f1b", "pipeline_parallel": 2, "sequence_slices": 2)",
+       "sequence_slices"},
+  };
+  for (const Row& row : rows) {
+    const std::string gpus = row.keys.find("16") == std::string::npos ? "8" : "128";
+    const std::string error = error_of(row.keys, gpus);
+    EXPECT_NE(error.find("plan.tensor_parallel_2d"), std::string::npos) << row.keys << error;
+    EXPECT_NE(error.find(row.says), std::string::npos) << row.keys << '\n' << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+  const std::string models[][2] = {
+      {R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 128, "vocab_size": 512, "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 1024})",
+       "experts are not cut on a grid"},
+      {R"({"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 1024})",
+       "norms of queries and keys are not cut on a grid"}};
+  for (const auto& [model, says] : models) {
+    const Result<Scenario> read =
+        parse_scenario(scenario_text(grid + batch, "8", model), "x.json", 1, {});
+    ASSERT_FALSE(read);
+    EXPECT_NE(read.error().message.find(says), std::string::npos) << read.error().message;
   }
 }
 

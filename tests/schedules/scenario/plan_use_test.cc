@@ -183,7 +183,7 @@ TEST(PlanUse, WhatIsNotBuiltYetSaysSo) {
 
 // The names of the second part of the interface, one by one: each is performed, priced or refused.
 TEST(PlanUse, EveryNameOfVersion02IsKnown) {
-  for (const char* key : {"offload_to", "tensor_parallel_2d", "padding"}) {
+  for (const char* key : {"padding"}) {
     expect_later(std::string("plan.") + key, 1);
   }
   for (const char* key : {"adapter", "trainable", "freeze"}) {

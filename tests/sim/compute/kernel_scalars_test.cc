@@ -42,6 +42,18 @@ TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 1.3);
 }
 
+// A B200 that is capped: (750 - 120 - 30) W over 0.571 of 2250 TFLOP/s at 0.64 of the clock, twice.
+TEST(KernelScalars, TheB200Of750WattsHasItsOwnEnergyPerFlop) {
+  Cluster card = testing::h100_node(750);
+  card.gpu.architecture = "blackwell";
+  card.gpu.name = "B200-SXM-180GB";
+  EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 0.66);
+  card.gpu.name = "B200-SXM-180GB, 750 W limit";
+  const KernelScalars capped = read_kernel_scalars(card, kKernels).value();
+  EXPECT_NEAR(capped.pj_per_flop, 600 / (0.571 * 2250 * 0.64 * 0.64), 0.02);
+  EXPECT_EQ(capped.gemm_sustained, 0.571);
+}
+
 // Torch's own attention is another kernel than those of AMD's libraries, and none beside NVIDIA's.
 TEST(KernelScalars, TorchsAttentionHasRatesOfItsOwnWhereItIsAnotherKernel) {
   Cluster amd = a100_node();

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"
 #include "sim/memory/memory_states.h"

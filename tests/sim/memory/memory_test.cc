@@ -10,11 +10,12 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 
 #include "schedules/order/registry.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"
@@ -75,6 +76,69 @@ Cluster a100(double memory_gb = 80) {
 
 MemoryReport predict_gpt3(const Plan& plan) {
   return predict_memory(profile_of("megatron"), {gpt3_175b(), plan}, a100(), order_for(plan));
+}
+
+// With an R of its own before every backward.
+Schedule with_recompute(const Schedule& order) {
+  Schedule made = order;
+  made.ops.clear();
+  made.row_begin = {0};
+  for (RankClass row{0}; row.value < order.num_rows(); ++row.value) {
+    for (const Op& op : order.program(row)) {
+      if (is_backward(op.kind)) {
+        made.ops.push_back(compute_op(OpKind::Recompute, op.stage, op.microbatch));
+      }
+      made.ops.push_back(op);
+    }
+    made.end_row();
+  }
+  return made;
+}
+
+// What is computed again ahead of its backward is there of all layers of the chunk at once, where
+// the backward that does both has one layer's at a time; both leave the same behind.
+TEST(Memory, HoldsWhatIsComputedAgainInAdvanceOfAllLayersOfAChunk) {
+  for (const Recompute& recompute : {Recompute::full(), Recompute::selective()}) {
+    for (const char* schedule : {"1f1b", "zb_h1"}) {
+      for (const std::int32_t layers : {1, 2, 4}) {
+        Plan plan = gpt3_plan();
+        plan.pipeline_parallel = 4;
+        plan.schedule = schedule;
+        plan.virtual_stages = 1;
+        plan.stage_layers.assign(4, layers);
+        plan.recompute = recompute;
+        plan.runtime = runtime_named("megatron");
+        Transformer model = gpt3_175b();
+        model.layers = 4 * layers;
+        const MemoryProfile profile = profile_of("megatron");
+        const Layout layout(model, plan);
+        const Schedule order = order_for(plan);
+        const MemoryReport fused = predict_memory(profile, layout, a100(), order);
+        const MemoryReport apart = predict_memory(profile, layout, a100(), with_recompute(order));
+        const SegmentPrograms programs =
+            segment_programs(profile, layout, ReplicaRole::Alike, /*apart=*/true);
+        const SegmentProgram& layer =
+            programs.rotating[static_cast<std::size_t>(SegmentShape::DenseLayer)];
+        std::vector<std::int64_t> held(static_cast<std::size_t>(layer.slots), 0);
+        for (const ScriptStep& step : layer.again) {
+          held[static_cast<std::size_t>(step.slot)] = CachingAllocator::round_size(step.bytes);
+        }
+        const std::int64_t made = std::accumulate(held.begin(), held.end(), std::int64_t{0});
+        ASSERT_GT(made, 0);
+        const RankMemory &before = fused.ranks[1], &now = apart.ranks[1];
+        EXPECT_EQ(now.steady_allocated, before.steady_allocated);
+        const double more = static_cast<double>(now.peak_allocated - before.peak_allocated) /
+                            static_cast<double>(made);
+        std::printf("%s, %d layers: %.2f of a layer's %.3f GB more\n", schedule, layers, more,
+                    static_cast<double>(made) / kGB);
+        // Behind an I, whole or in two, there is of all layers what W reads. Selectively the fused
+        // one makes it again behind the MLP's backward, which has freed something by then.
+        const bool split = std::string(schedule) == "zb_h1";
+        EXPECT_GE(more, (split ? 0.7 : 1) * (layers - 1) - 1e-3);
+        EXPECT_LE(more, layers - 1 + (recompute.is_full() ? 1e-3 : 0.25));
+      }
+    }
+  }
 }
 
 // Korthikanti et al., Section 4.2.3: activations of the first position, 37 chunks of 4 layers. The

@@ -211,6 +211,25 @@ TEST(Topology, ShardGroupsLieInsideAndReplicatesAcrossNodes) {
   EXPECT_EQ(equals.nics, 1);
 }
 
+// 32 ranks share a sequence on four nodes: eight of a node exchange heads, and each is in a ring of
+// four across the nodes, on a rail of its own. Replicas beside them change neither.
+TEST(Topology, HeadsAreExchangedInsideAndRingsGoAcrossNodes) {
+  const auto dgx = machine("dgx-a100-80gb");
+  for (const std::int32_t replicas : {1, 3}) {
+    Plan plan = make_plan({.c = 32, .d = replicas});
+    plan.head_exchange_group = 8;
+    const Network network = make_network(*dgx, plan);
+    const GroupShape heads = network.group({0}, Axis::ContextHeads);
+    const GroupShape ring = network.group({0}, Axis::ContextRing);
+    EXPECT_EQ(heads.ranks, 8);
+    EXPECT_EQ(heads.nodes, 1);
+    EXPECT_EQ(ring.ranks, 4);
+    EXPECT_EQ(ring.nodes, 4);
+    EXPECT_EQ(ring.siblings, 8);
+    EXPECT_EQ(ring.nics, 1);
+  }
+}
+
 // Two positions of eight GPUs with one NIC for all: tensor-parallel ranks send at once, replicas
 // take turns.
 TEST(Topology, ReplicasThatShareANicTakeTurns) {

@@ -2,16 +2,23 @@
 // Planned schedules take the best of the orders that they have: by simulated time, within memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <tuple>
 
+#include "schedules/ir/placed_recompute.h"
+#include "schedules/order/place_recompute.h"
 #include "schedules/order/registry.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/lower.h"
+#include "schedules/passes/planned/plan_order.h"
+#include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/metrics.h"
 #include "sim/predict/predict.h"
 #include "sim/report/report.h"
+#include "sim/report/report_notes.h"
 
 namespace rehearse::sim {
 namespace {
@@ -206,6 +213,139 @@ TEST(AutoOrder, PlacesRecomputationWhereThatIsFasterAndFits) {
       compared, placed, shorter, 100 * most, tight);
   EXPECT_GT(placed, plans / 4);
   EXPECT_GT(tight, 0);
+}
+
+// Per row the most bytes of slabs alive at once, as the lowered program has them: what forwards
+// keep, what an R makes, what I leaves to W.
+std::vector<std::int64_t> slab_peaks(const Schedule& s) {
+  std::vector<std::int64_t> change(s.ops.size() + 1, 0), peaks;
+  for (const Value& value : s.values) {
+    const bool slab =
+        value.kind == ValueKind::SavedForDgrad || value.kind == ValueKind::SavedForWgrad ||
+        value.kind == ValueKind::LeftForWgrad || value.kind == ValueKind::RemadeForDgrad ||
+        value.kind == ValueKind::RemadeForWgrad;
+    if (!slab) continue;
+    change[value.define.index()] += value.bytes.value;
+    change[value.last_use.index() + 1] -= value.bytes.value;
+  }
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
+    std::int64_t alive = 0, most = 0;
+    for (std::size_t i = s.first_op(row); i < s.first_op({row.value + 1}); ++i) {
+      alive += change[i];
+      most = std::max(most, alive);
+    }
+    peaks.push_back(most);
+  }
+  return peaks;
+}
+std::ptrdiff_t recomputes_of(const Schedule& order) {
+  return std::ranges::count(order.ops, OpKind::Recompute, &Op::kind);
+}
+
+// What an R makes is alive until its backward, of all layers of the chunk, and counts to
+// memory_limit as what forwards keep does: by the count of forwards alone, an order of a limit held
+// more than it allows.
+TEST(AutoOrder, CountsWhatIsComputedAgainInAdvanceToTheMemoryLimit) {
+  for (const auto& [recompute, limit, within] :
+       std::initializer_list<std::tuple<const char*, double, bool>>{{"selective", 1, true},
+                                                                    {"full", 2, false}}) {
+    const std::string text = R"({"model": {"model_type": "gpt2", "n_embd": 512, "n_layer": 8,
+        "n_head": 8, "n_positions": 512, "vocab_size": 512}, "cluster": "dgx-a100-80gb", "gpus": 4,
+        "plan": {"pipeline_parallel": 4, "micro_batch": 1, "global_batch": 8, "schedule": "auto",
+        "sequence_length": 512, "runtime": "rehearse", "recompute": ")" +
+                             std::string(recompute) + "\"}}";
+    const Scenario scenario = parse_scenario(text, "t", 1, {}).value();
+    const Transformer& model = scenario.model;
+    Plan plan = scenario.plan;
+    plan.order = "1f1b";
+    plan.memory_limit = limit;
+    const Schedule plain = order_of(model, plan).value();
+    plan.places_recompute = true;
+    const Schedule made = order_of(model, plan).value();
+    ScheduleShape shape;
+    fill_planned_times({model, plan}, shape);
+    const Schedule freely =
+        place_recompute(plain, {.stages = shape.stage_times, .transfer = shape.times.transfer});
+    ASSERT_GT(recomputes_of(freely), 0);
+    EXPECT_LT(recomputes_of(made), recomputes_of(freely));
+    EXPECT_EQ(recomputes_of(made) > 0, within) << recompute << ' ' << limit;
+    const Schedule lowered = lower(made, {model, plan}).value();
+    const std::vector<std::int64_t> before = slab_peaks(lower(freely, {model, plan}).value()),
+                                    now = slab_peaks(lowered);
+    bool exceeded = false;
+    for (std::size_t row = 0; row < now.size(); ++row) {
+      std::int64_t kept = row > 0 ? Layout(model, plan).activation_bytes() : 0;
+      for (const Value& value : lowered.values) {
+        const bool saved =
+            value.kind == ValueKind::SavedForDgrad || value.kind == ValueKind::SavedForWgrad;
+        if (saved && value.stage.index() == row && value.microbatch.value == 0) {
+          kept += value.bytes.value;
+        }
+      }
+      const auto most = static_cast<std::int64_t>(limit * 4 * static_cast<double>(kept));
+      EXPECT_LE(now[row], most) << recompute << ", position " << row;
+      exceeded |= before[row] > most;
+    }
+    EXPECT_TRUE(exceeded) << "the old count held " << recompute << " too";
+  }
+}
+
+// A framework computes again inside its backwards. What an order with recomputation of its own
+// would be worth there: the same kernels at the same prices, more memory, no longer a step, and a
+// note that it is a question.
+TEST(AutoOrder, PricesRecomputationInAdvanceForRuntimesThatDoNotPerformIt) {
+  for (const char* runtime : {"megatron", "megatron_lm", "fsdp", "megatron_deepspeed_2024"}) {
+    const std::string text = R"({"model": "llama2-7b", "cluster": "dgx-h100", "gpus": 4,
+        "plan": {"pipeline_parallel": 4, "micro_batch": 1, "global_batch": 8,
+        "sequence_length": 4096, "schedule": "1f1b", "recompute": "full", "runtime": ")" +
+                             std::string(runtime) + "\"}}";
+    const auto of = [&](bool ahead) {
+      const Scenario scenario =
+          parse_scenario(text, "t", 1,
+                         {.overrides = {std::string("plan.recompute_in_advance=") +
+                                        (ahead ? "true" : "false")}})
+              .value();
+      const Cluster cluster = read_cluster(scenario.cluster).value();
+      Prediction made = predict(scenario, cluster).value();
+      const std::vector<std::string> notes = notes_of(made, scenario, cluster);
+      const bool said = std::ranges::any_of(notes, [](const std::string& note) {
+        return note.find("plan.recompute_in_advance: this is what it would be worth") == 0;
+      });
+      EXPECT_EQ(said, ahead) << runtime;
+      return made;
+    };
+    const Prediction fused = of(false), apart = of(true);
+    EXPECT_GT(recomputes_of(apart.order), 0);
+    EXPECT_EQ(plan_line(apart.plan), plan_line(fused.plan) + " in advance");
+    EXPECT_LT(apart.step_s, fused.step_s) << runtime;
+    EXPECT_EQ(apart.recomputed_flops, fused.recomputed_flops);
+    EXPECT_GT(apart.memory.peak_device, fused.memory.peak_device) << runtime;
+    EXPECT_EQ(apart.memory.ranks.size(), fused.memory.ranks.size());
+    for (std::size_t r = 0; r < apart.memory.ranks.size(); ++r) {
+      EXPECT_EQ(apart.memory.ranks[r].steady_allocated, fused.memory.ranks[r].steady_allocated);
+    }
+    // An R and its backward take what the backward takes that does both.
+    const auto time_of = [](const Prediction& p, OpKind kind, Stage stage, bool behind) {
+      const PlacedRecompute placed(p.schedule);
+      for (std::int32_t i = 0; i < p.schedule.num_ops(); ++i) {
+        const Op& op = p.schedule.ops[static_cast<std::size_t>(i)];
+        if (op.kind != kind || op.stage != stage || placed.of(op) != behind) continue;
+        const auto cost =
+            static_cast<std::size_t>(p.pricing.table.of_op[static_cast<std::size_t>(i)]);
+        return p.pricing.table.costs[cost].time.value;
+      }
+      return std::int64_t{0};
+    };
+    for (Stage stage{0}; stage.value < 3; ++stage.value) {
+      const std::int64_t whole = time_of(fused, OpKind::Backward, stage, false),
+                         again = time_of(apart, OpKind::Recompute, stage, true),
+                         rest = time_of(apart, OpKind::Backward, stage, true);
+      ASSERT_GT(again, 0);
+      EXPECT_NEAR(static_cast<double>(again + rest), static_cast<double>(whole),
+                  2e-3 * static_cast<double>(whole))
+          << runtime << ", stage " << stage.value;
+    }
+  }
 }
 
 // A plan that was chosen holds the times that its order was planned for: who has it makes the same

@@ -7,11 +7,13 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "schedules/scenario/scenario.h"
 #include "sim/cluster/cluster.h"
 #include "sim/compute/measured_kernels.h"
 #include "sim/cost/worker_sharing.h"
+#include "sim/network/shared_memory_cost.h"
 #include "sim/predict/predict.h"
 
 namespace rehearse::sim {
@@ -313,6 +315,23 @@ TEST(CpuPrediction, RanksInProcessesOfTheirOwnMeetByTheirTables) {
   EXPECT_GE(transfers, 200);
   EXPECT_LT(transfers, 2 * 4 * kLayers / 2 * 100);
   EXPECT_GE(crossing, 2 * 4 * kLayers / 2 * 100);
+}
+
+// A sum beside what was summed has points of its own; where there are none, those of one over it.
+TEST(CpuPrediction, SumsBesideWhatWasSummedHaveTheirOwnTables) {
+  const Cluster cluster =
+      read_cluster({.path = "x.json", .inline_json = machine(), .line = 1}).value();
+  std::vector<CollectivePoint> points{
+      {.op = CollectiveOp::AllReduce, .ranks = 2, .bytes = 4096, .time_us = 3},
+      {.op = CollectiveOp::AllReduce, .ranks = 2, .bytes = 4096, .time_us = 7, .apart = true}};
+  const auto time_us = [&](bool apart) {
+    const auto time = shared_memory_time(OpKind::AllReduce, {4096}, {2, 1, apart}, points, cluster);
+    return 1e6 * time->seconds;
+  };
+  const double apart = time_us(true), over = time_us(false);
+  EXPECT_NEAR(apart - over, 4, 1e-9);
+  points.pop_back();
+  EXPECT_EQ(time_us(true), over);
 }
 
 // More ranks than the machine has cores is no error: they take turns.

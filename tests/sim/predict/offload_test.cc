@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/listing.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
+#include "sim/report/plan_remarks.h"
 
 namespace rehearse::sim {
 namespace {
@@ -196,6 +198,33 @@ TEST(Offload, MovesWhatFrameworksKeep) {
   EXPECT_EQ(total(out), total(copies(p.schedule, OpKind::Fetch)));
   EXPECT_LT(p.memory.peak_allocated, none.memory.peak_allocated);
   EXPECT_GT(predicted(keys + R"(, "offload": "activations")", 1).step_s, 1.2 * none.step_s);
+}
+
+// And how many of the layers could leave and come back for nothing: more over a faster link, all
+// over one that is fast enough.
+TEST(Offload, SaysHowManyLayersOfAFrameworkCouldLeaveForNothing) {
+  const Scenario s = scenario(
+      R"("pipeline_parallel": 4, "data_parallel": 1, "global_batch": 32, "schedule": "1f1b",
+         "offload": "activations")");
+  std::int32_t before = 0;
+  for (const double link : {20.0, 200.0, 100000.0}) {
+    const Cluster cluster = cluster_of(s, link);
+    const Prediction p = predict(s, cluster).value();
+    std::string said;
+    for (const std::string& remark : plan_remarks(p, s, cluster)) {
+      const std::size_t at = remark.find("; those of ");
+      if (at != std::string::npos) said = remark.substr(at);
+    }
+    std::int32_t layers = -1, of = 0;
+    ASSERT_EQ(std::sscanf(said.c_str(), "; those of %d of %d layers could leave and come back",
+                          &layers, &of),
+              2)
+        << said;
+    EXPECT_EQ(of, 12);
+    EXPECT_GE(layers, before) << link;
+    before = layers;
+  }
+  EXPECT_EQ(before, 12);
 }
 
 // Without the event behind which a copy may read, the validator says so.
@@ -386,6 +415,86 @@ TEST(Offload, ChoosesWhatLeavesForNothing) {
       "test.json", 1, {});
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("chosen is of runtime rehearse"), std::string::npos);
+}
+
+double seconds_of(const Prediction& p, const Copy& copy) {
+  return 1e-9 * static_cast<double>(
+                    (p.timeline.end[copy.id.index()] - p.timeline.start[copy.id.index()]).value);
+}
+Prediction to_drives(const std::string& keys) {
+  return predicted(kEightShards + std::string(R"(, "offload_to": "nvme", )") + keys);
+}
+
+// A DGX H200's drives read 48 GB/s and write 26, for eight GPUs: of each, 8 bytes of moments per
+// parameter (its shard is the master copy) come at 6 GB/s and go at 3.25, both at once.
+TEST(Offload, ToDrivesIsAsFastAsANodesGpusShareThem) {
+  const std::string own = R"("runtime": "rehearse", "offload": "optimizer")";
+  const Prediction host = predicted(kEightShards + std::string(", ") + own), p = to_drives(own);
+  const std::int64_t state = 8 * owned_elements(p.schedule, 8);
+  EXPECT_EQ(total(copies(p.schedule, OpKind::Fetch)), state);
+  EXPECT_EQ(total(copies(p.schedule, OpKind::Offload)), state);
+  for (const Copy& copy : copies(p.schedule, OpKind::Offload)) {
+    const double seconds = seconds_of(p, copy);
+    EXPECT_NEAR(seconds, static_cast<double>(copy.bytes) / 3.25e9, 0.01 * seconds);
+  }
+  const double written = static_cast<double>(state) / 3.25e9;
+  EXPECT_GT(p.step_s - host.step_s, 0.9 * (written - static_cast<double>(state) / (63e9 * 0.8)));
+  EXPECT_LT(p.step_s - host.step_s, 1.2 * written);
+  EXPECT_EQ(p.memory.nvme, state);
+  EXPECT_EQ(p.memory.host, 0);
+  EXPECT_EQ(host.memory.nvme, 0);
+  EXPECT_EQ(p.memory.peak_device, host.memory.peak_device);
+  EXPECT_TRUE(validate(p.schedule, {}).violations.empty());
+}
+
+// ZeRO-Infinity: gradients go to the drives as states do. An update reads 16 bytes per parameter
+// and writes 12, and 2 where the parameters rest there too, one after the other; in the host's
+// memory are the buffers through which that passes.
+TEST(Offload, ToDrivesIsSwappedAroundTheHostsUpdate) {
+  const std::string states = R"("runtime": "megatron", "offload": "optimizer")";
+  const Prediction host = predicted(kEightShards + std::string(", ") + states);
+  const Prediction p = to_drives(states);
+  const auto owned = static_cast<double>(owned_elements(p.schedule, 8));
+  const double gradients = owned * 4 / 3.25e9, update = owned * (16 / 6e9 + 12 / 3.25e9);
+  EXPECT_GT(p.step_s - host.step_s, 0.95 * update);
+  EXPECT_LT(p.step_s - host.step_s, 1.05 * (update + gradients));
+  EXPECT_EQ(p.memory.nvme, 16 * owned_elements(p.schedule, 8));
+  const std::int64_t buffers = 4 * 4 * owned_elements(p.schedule, 8);
+  EXPECT_GT(p.memory.host, buffers);  // and new parameters on their way
+  EXPECT_LE(p.memory.host, buffers + 2 * owned_elements(p.schedule, 8));
+  const Prediction both =
+      to_drives(R"("runtime": "megatron", "offload": ["optimizer", "parameters"])");
+  EXPECT_EQ(both.memory.nvme, 18 * owned_elements(both.schedule, 8));
+  EXPECT_EQ(both.memory.host, 4 * 4 * owned_elements(both.schedule, 8) + 2 * 500'000'000);
+  for (const Copy& copy : copies(both.schedule, OpKind::Fetch)) {
+    const double seconds = seconds_of(both, copy);
+    EXPECT_NEAR(seconds, static_cast<double>(copy.bytes) / 6e9, 0.01 * seconds);
+  }
+  EXPECT_TRUE(validate(both.schedule, {}).violations.empty());
+}
+
+TEST(Offload, ToDrivesNeedsDrivesThatAreKnownAndLargeEnough) {
+  const Scenario s = scenario(kEightShards + std::string(R"(, "runtime": "rehearse",
+      "offload": "optimizer", "offload_to": "nvme")"));
+  Cluster cluster = cluster_of(s, 63);
+  cluster.nvme.capacity_gb = 8 * 0.12;  // of 0.124 GB each
+  const Prediction small = predict(s, cluster).value();
+  EXPECT_FALSE(small.memory.fits);
+  EXPECT_GT(small.memory.nvme, *small.memory.nvme_capacity);
+  cluster.nvme = {};
+  const Result<Prediction> unknown = predict(s, cluster);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message,
+            "plan.offload_to: nvme: dgx-h200 does not say how fast its drives are "
+            "(cluster.nvme.read_gb_per_s, write_gb_per_s)");
+  const Result<Scenario> activations = parse_scenario(
+      R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan": {)"
+      R"("micro_batch": 4, "data_parallel": 1, "offload": "activations", "offload_to": "nvme"}})",
+      "test.json", 1, {});
+  ASSERT_FALSE(activations);
+  EXPECT_EQ(activations.error().message,
+            "test.json:1: plan.offload_to: nvme: activations go to the host's memory; optimizer "
+            "and parameters rest on drives");
 }
 
 TEST(Offload, OfActivationsIsRefusedForSlices) {

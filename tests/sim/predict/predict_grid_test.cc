@@ -110,7 +110,7 @@ TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
     double confidence = 0;
     for (const double share : p.confidence) confidence += share;
     EXPECT_NEAR(confidence, 1, 1e-9);
-    if (p.plan.may_place_recompute() && p.plan.pipeline_parallel > 1) {  // in its bubbles, too
+    if (p.plan.recompute.any() && p.plan.pipeline_parallel > 1) {  // in its bubbles, too
       Scenario apart = scenario.value();
       apart.plan.places_recompute = true;
       const Result<Prediction> other = predict(apart, cluster.value());

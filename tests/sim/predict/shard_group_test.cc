@@ -106,6 +106,24 @@ TEST(ShardGroup, AreNeighboursAndReplicatesAreOneOfEach) {
   }
 }
 
+// Of eight ranks that share a sequence two neighbours exchange heads, and every one of them is in a
+// ring with its equals of the four pairs; no other replica is.
+TEST(ShardGroup, PartsOfASequencesRanksAreOfOneReplica) {
+  Plan plan;
+  plan.context_parallel = 8;
+  plan.data_parallel = 3;
+  plan.head_exchange_group = 2;
+  const Mesh mesh(plan);
+  const Placement placement{.positions = 1, .down = {Position{0}}, .up = {}};
+  for (std::int32_t d = 0; d < 3; ++d) {
+    for (std::int32_t c = 0; c < 8; ++c) {
+      const Coordinates at{.context = c, .data = d};
+      EXPECT_EQ(group_key(GroupKind::ContextHeads, at, mesh, placement)[1], d * 4 + c / 2);
+      EXPECT_EQ(group_key(GroupKind::ContextRing, at, mesh, placement)[1], d * 2 + c % 2);
+    }
+  }
+}
+
 // Experts have other replicas than the rest: together with parts of these nothing is priced yet.
 TEST(ShardGroup, OfFoldedExpertsIsRefused) {
   for (const std::string key : {"shard_group", "secondary_shard_group"}) {

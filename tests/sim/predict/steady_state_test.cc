@@ -10,7 +10,7 @@
 
 #include "schedules/base/json_document.h"
 #include "schedules/order/registry.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_shape.h"
 #include "sim/predict/left_out.h"
 #include "sim/predict/predict.h"

@@ -123,6 +123,49 @@ TEST(Teaching, TensorParallelBelongsInsideANode) {
   EXPECT_LT(1.2 * predicted("tensor-inside-nodes").step_s, predicted("tensor-across-nodes").step_s);
 }
 
+// On four nodes a ring waits for their links, and gathers and exchanges over all ranks are exposed;
+// heads exchanged inside a node leave a short ring across, which attention hides.
+TEST(Teaching, HeadsInsideANodeAndARingAcrossAreTheFastest) {
+  const Prediction both = predicted("context-both");
+  for (const char* other : {"context-ring", "context-gather", "context-heads"}) {
+    EXPECT_LT(both.step_s, predicted(other).step_s) << other;
+  }
+  for (const CommunicationRow& row : both.communication) {
+    if (row.traffic.group == GroupKind::ContextHeads) {
+      EXPECT_TRUE(is_scale_up(row.traffic.link));
+    }
+    if (row.traffic.group == GroupKind::ContextRing) {
+      EXPECT_EQ(row.traffic.link, LinkKind::Nic);
+    }
+  }
+}
+
+TEST(Teaching, ZeroFurtherTradesMemoryForTheNetwork) {
+  const auto from = [](const char* what) { return predicted(std::string("zero-") + what); };
+  const auto gathered = [](const Prediction& p) {  // over all ranks
+    double bytes = 0;
+    for (const CommunicationRow& row : p.communication) {
+      const bool gathers =
+          row.traffic.group == GroupKind::Data && row.traffic.kind == OpKind::AllGather;
+      if (gathers) bytes += static_cast<double>(row.traffic.bytes);
+    }
+    return bytes;
+  };
+  const Prediction whole = from("whole"), neighbours = from("neighbours");
+  const Prediction copy = from("second-copy"), bits = from("eight-bits");
+  EXPECT_EQ(gathered(neighbours), 0);
+  EXPECT_NEAR(gathered(copy) / gathered(whole), 0.5, 0.02);
+  EXPECT_NEAR(gathered(bits) / gathered(whole), 0.5, 0.02);
+  EXPECT_LT(whole.memory.peak_device, copy.memory.peak_device);
+  EXPECT_LT(copy.memory.peak_device, neighbours.memory.peak_device);
+  const Prediction host = from("to-host"), drives = from("to-drives");
+  EXPECT_LT(host.memory.peak_device, whole.memory.peak_device);
+  EXPECT_EQ(drives.memory.peak_device, host.memory.peak_device);
+  EXPECT_EQ(drives.memory.nvme, host.memory.host);
+  EXPECT_LT(whole.step_s, host.step_s);
+  EXPECT_LT(3 * host.step_s, drives.step_s);
+}
+
 TEST(Teaching, HeadsTravelLessThanKeysAndLogitsFillAGpu) {
   const auto moved = [](const Prediction& p) {
     double bytes = 0;

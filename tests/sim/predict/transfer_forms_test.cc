@@ -8,7 +8,7 @@
 #include "schedules/ir/stage_index.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"

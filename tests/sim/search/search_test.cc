@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 #include "sim/search/balanced_stages.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"

@@ -77,7 +77,29 @@ class FontList {
   std::vector<Opened> faces_;
 };
 
-// Lives as long as the process.
+// What both libraries hold from the first letter to the process' end. Without fonts, or without one
+// of the libraries, there are no letters.
+class Libraries {
+ public:
+  Libraries() : fonts_(FcInit() == FcTrue) {
+    if (FT_Init_FreeType(&freetype_) != 0) freetype_ = nullptr;
+  }
+  // Given back, because fontconfig keeps offsets for pointers: a checker of leaks would not find
+  // its way.
+  ~Libraries() {
+    if (freetype_ != nullptr) FT_Done_FreeType(freetype_);
+    if (fonts_) FcFini();
+  }
+  Libraries(const Libraries&) = delete;
+  Libraries& operator=(const Libraries&) = delete;
+  bool opened() const { return fonts_ && freetype_ != nullptr; }
+  FT_Library freetype() const { return freetype_; }
+
+ private:
+  bool fonts_ = false;
+  FT_Library freetype_ = nullptr;
+};
+
 class FreeTypeLetters : public Letters {
  public:
   explicit FreeTypeLetters(FT_Library library)
@@ -126,12 +148,10 @@ class FreeTypeLetters : public Letters {
 };
 
 Letters* open_installed() {
-  static FreeTypeLetters* const letters = []() -> FreeTypeLetters* {
-    FT_Library library = nullptr;
-    if (FcInit() == FcFalse || FT_Init_FreeType(&library) != 0) return nullptr;
-    return new FreeTypeLetters(library);
-  }();
-  return letters != nullptr && letters->any() ? letters : nullptr;
+  static const Libraries libraries;
+  if (!libraries.opened()) return nullptr;
+  static FreeTypeLetters letters(libraries.freetype());  // gone before what it stands on
+  return letters.any() ? &letters : nullptr;
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/config_files/shell_test.h"
+#include "schedules/config_files/shell/shell_test.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
-#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/shell/shell_script.h"
 
 namespace rehearse {
 namespace {

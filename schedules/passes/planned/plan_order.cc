@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/passes/plan_order.h"
+#include "schedules/passes/planned/plan_order.h"
 
 #include <algorithm>
 
@@ -8,8 +8,10 @@
 #include "schedules/order/place_recompute.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
+#include "schedules/passes/planned/recompute_room.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/reader/plan_reader.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/stage_layers.h"
 #include "schedules/timing/metrics.h"
 
@@ -156,13 +158,14 @@ Result<Schedule> order_of(const Transformer& model, Plan& plan) {
   ScheduleShape asked = std::move(shape).value();
   fill_planned_times({model, plan}, asked);
   Result<Schedule> order = generate(name_of_order(plan), asked);
-  if (!order || !plan.places_recompute) return order;
+  if (!order || !recomputes_in_advance(plan)) return order;
   return place_recompute(order.value(),
-                         {.stages = asked.stage_times, .transfer = asked.times.transfer});
+                         {.stages = asked.stage_times, .transfer = asked.times.transfer},
+                         recompute_room({model, plan}, order.value()));
 }
 
 std::int32_t repeated_microbatches(const Plan& plan) {
-  if (plan.places_recompute) return 0;  // by times, of which nobody knows whether they repeat
+  if (recomputes_in_advance(plan)) return 0;  // by times, of which nobody knows whether they repeat
   const ScheduleInfo* info = find_schedule(name_of_order(plan));
   if (info == nullptr) return 0;
   const Result<ScheduleShape> shape = shape_of(plan);
@@ -179,18 +182,31 @@ Result<Schedule> shorter_order(const Plan& plan, std::int32_t microbatches) {
 
 bool leaves_order_open(const Plan& plan) {
   const ScheduleInfo* info = find_schedule(plan.schedule);
-  return info != nullptr && info->planned && plan.order.empty();
+  if (info == nullptr) return false;
+  return info->planned ? plan.order.empty()
+                       : recomputes_in_advance(plan) && plan.planned_stages.empty();
 }
 
 std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan) {
   if (!leaves_order_open(plan)) return {plan};
-  Candidates candidates(model, plan);
-  const bool any = find_schedule(plan.schedule)->chunks == ChunkRule::Any;
-  std::vector<Plan> found = any ? candidates.of_auto() : candidates.of_zero_bubble();
-  const bool apart = plan.may_place_recompute() && plan.pipeline_parallel > 1;
+  Plan base = plan;
+  const ScheduleInfo& info = *find_schedule(plan.schedule);
+  if (!info.planned) {  // its own, with recomputation where priced times have it wait
+    base.order = plan.schedule;
+    return {base};
+  }
+  base.places_recompute = false;
+  Candidates candidates(model, base);
+  std::vector<Plan> found =
+      info.chunks == ChunkRule::Any ? candidates.of_auto() : candidates.of_zero_bubble();
+  const bool apart = plan.may_place_recompute() || recomputes_in_advance(plan);
   for (std::size_t i = 0, named = found.size(); apart && i < named; ++i) {
-    found.push_back(found[i]);
-    found.back().places_recompute = true;
+    if (plan.pipeline_parallel == 1) break;
+    Plan placed = found[i];
+    placed.places_recompute = true;
+    // What is computed again counts to the limit, too, which the order alone has kept to.
+    if (placed.memory_limit == 0) placed.memory_limit = plan.memory_limit;
+    found.push_back(std::move(placed));
   }
   return found;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/config_files/shell_arithmetic.h"
+#include "schedules/config_files/shell/shell_arithmetic.h"
 
 #include <cctype>
 #include <charconv>

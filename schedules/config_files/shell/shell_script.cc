@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/config_files/shell_script.h"
+#include "schedules/config_files/shell/shell_script.h"
 
 #include <algorithm>
 #include <set>
 
 #include "schedules/config_files/batch_options.h"
-#include "schedules/config_files/shell_expansion.h"
-#include "schedules/config_files/shell_test.h"
-#include "schedules/config_files/shell_tokens.h"
+#include "schedules/config_files/shell/shell_expansion.h"
+#include "schedules/config_files/shell/shell_test.h"
+#include "schedules/config_files/shell/shell_tokens.h"
 
 namespace rehearse {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "schedules/config_files/shell_script.h"
-#include "schedules/config_files/shell_tokens.h"
+#include "schedules/config_files/shell/shell_script.h"
+#include "schedules/config_files/shell/shell_tokens.h"
 
 namespace rehearse {
 

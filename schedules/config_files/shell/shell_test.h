@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/config_files/shell_tokens.h"
+#include "schedules/config_files/shell/shell_tokens.h"
 
 namespace rehearse {
 

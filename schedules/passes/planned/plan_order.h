@@ -26,16 +26,18 @@ Result<Schedule> shorter_order(const Plan& plan, std::int32_t microbatches);
 // 0: its order is from a file, searched for, or does not grow by repeating its middle.
 std::int32_t repeated_microbatches(const Plan& plan);
 
-// Whether the plan's schedule has several orders to choose among and none is chosen yet: who can
-// predict (sim/predict/predict.h) takes the best of order_candidates; without a prediction
-// order_of gives the planner's own.
+// Whether the plan's schedule has several orders to choose among and none is chosen yet, or places
+// recomputation by times that nobody has priced yet: who can predict (sim/predict/predict.h) takes
+// the best of order_candidates; without a prediction order_of gives the planner's own, and places
+// by FLOPs.
 bool leaves_order_open(const Plan& plan);
 
 // The plans that differ from `plan` only by the order taken for it (Plan::order, and the keys that
 // follow from it where the user left them out: virtual_stages, stage_layers, sequence_slices,
 // memory_limit). Of two that come out equal the first is meant to be taken.
-// Where recomputation may stand apart (Plan::may_place_recompute), behind these each of them again
-// with recomputations in its bubbles.
+// Where the runtime performs recomputation apart (Plan::may_place_recompute) or the plan asks for
+// it (recompute_in_advance), behind these each of them again with recomputations in its bubbles, as
+// far as memory_limit has room for what they make.
 //   auto          every named order that is legal for the plan and keeps to its memory_limit, where
 //                 one is given; the planner's for the limits below, else for 1F1B's activations,
 //                 twice and four times as many

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/config_files/shell_expansion.h"
+#include "schedules/config_files/shell/shell_expansion.h"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <optional>
 
-#include "schedules/config_files/shell_arithmetic.h"
+#include "schedules/config_files/shell/shell_arithmetic.h"
 
 namespace rehearse {
 namespace {

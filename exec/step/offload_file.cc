@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/step/offload_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace rehearse::exec {
+namespace {
+
+Error no_file(const std::string& directory, std::int64_t bytes, const std::string& why) {
+  return Error{"plan.offload_to: nvme: " + directory + ": " + why + " (" + std::to_string(bytes) +
+               " bytes for a rank; --offload-dir)"};
+}
+
+}  // namespace
+
+OffloadFile::OffloadFile(OffloadFile&& other) noexcept {
+  *this = std::move(other);
+}
+OffloadFile& OffloadFile::operator=(OffloadFile&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+OffloadFile::~OffloadFile() {
+  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
+  if (file_ >= 0) close(file_);
+}
+
+Result<OffloadFile> OffloadFile::open(std::string directory, std::int64_t bytes) {
+  if (directory.empty()) {
+    const char* temporary = std::getenv("TMPDIR");
+    directory = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
+  }
+  struct statvfs drive {};
+  if (statvfs(directory.c_str(), &drive) != 0)
+    return no_file(directory, bytes, std::strerror(errno));
+  // Asked first: who takes all that is left would leave others none until it fails.
+  if (static_cast<double>(drive.f_bavail) * static_cast<double>(drive.f_frsize) <
+      static_cast<double>(bytes)) {
+    return no_file(directory, bytes, std::strerror(ENOSPC));
+  }
+  OffloadFile made;
+  made.file_ = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (made.file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without them
+    std::string name = directory + "/rehearse-offload-XXXXXX";
+    made.file_ = mkostemp(name.data(), O_CLOEXEC);
+    if (made.file_ >= 0) unlink(name.c_str());
+  }
+  if (made.file_ < 0) return no_file(directory, bytes, std::strerror(errno));
+  if (const int why = posix_fallocate(made.file_, 0, bytes); why != 0) {
+    return no_file(directory, bytes, std::strerror(why));
+  }
+  void* mapped = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
+                      made.file_, 0);
+  if (mapped == MAP_FAILED) return no_file(directory, bytes, std::strerror(errno));
+  made.data_ = static_cast<std::byte*>(mapped);
+  made.bytes_ = bytes;
+  return made;
+}
+
+void OffloadFile::release(const std::byte* begin, std::int64_t bytes) const {
+  if (data_ == nullptr) return;
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const std::int64_t first = (begin - data_) / page * page;
+  const std::int64_t size = std::min(begin - data_ + bytes, bytes_) - first;
+  sync_file_range(file_, first, size, SYNC_FILE_RANGE_WRITE);
+  madvise(data_ + first, static_cast<std::size_t>(size), MADV_DONTNEED);
+}
+
+}  // namespace rehearse::exec

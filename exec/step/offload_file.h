@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank keeps on drives (plan.offload_to nvme): an arena in a file without a name, mapped
+// into memory, so that whatever reads an address reads it. It goes with the process, however that
+// ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "schedules/base/result.h"
+
+namespace rehearse::exec {
+
+class OffloadFile {
+ public:
+  OffloadFile() = default;
+  OffloadFile(OffloadFile&& other) noexcept;
+  OffloadFile& operator=(OffloadFile&& other) noexcept;
+  ~OffloadFile();
+  // Zeroed, with its room on the drives taken, so that no write fails for want of it. `directory`
+  // empty: that of temporary files. Errors: no room, or no such directory, in one line.
+  static Result<OffloadFile> open(std::string directory, std::int64_t bytes);
+
+  std::byte* data() const { return data_; }
+  // The bytes need not stay in memory: begins to write them, and forgets the pages.
+  void release(const std::byte* begin, std::int64_t bytes) const;
+  void release_all() const { release(data_, bytes_); }
+
+ private:
+  int file_ = -1;
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace rehearse::exec
