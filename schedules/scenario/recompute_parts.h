@@ -30,6 +30,10 @@ Recompute recompute_of(const JsonValue& value, const Plan& plan);
 // chunk the first so many. Layers of prediction stand behind their chunk's own.
 bool keeps_layer(const Plan& plan, std::int64_t layer);
 
+// Whether streams (layer_mix.h) are computed again: of a block of layers, recompute_stream_layers
+// of a chunk or all of them, what lies between its layers' blocks, before the backward of the last.
+bool recomputes_streams(const Transformer& model, const Plan& plan);
+
 // Whether what backwards compute again may stand in the plan's order as ops of its own, ahead of
 // them (schedules/order/place_recompute.h): somebody asks for it, there is something to compute
 // again, ranks that wait for gradients, and no file that has its own opinion.
@@ -39,9 +43,6 @@ inline bool recomputes_in_advance(const Plan& plan) {
   return plan.places_recompute && plan.recompute.any() && !streams && plan.pipeline_parallel > 1 &&
          !plan.schedule.starts_with("file:");
 }
-// Whether streams (layer_mix.h) are computed again: of a block of layers, recompute_stream_layers
-// of a chunk or all of them, what lies between its layers' blocks, before the backward of the last.
-bool recomputes_streams(const Transformer& model, const Plan& plan);
 
 // As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people, in reports, answers
 // and tables alike: "norm + latent_up".

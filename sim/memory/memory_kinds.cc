@@ -37,7 +37,8 @@ std::uint8_t place_of(std::span<const std::string> kinds, const std::string& nam
 // Of a program whose steps' kinds are blocks, or all of it one place.
 template <class Place>
 void rename(SegmentProgram& program, Place place) {
-  for (std::vector<ScriptStep>* steps : {&program.forward, &program.backward, &program.streams}) {
+  for (std::vector<ScriptStep>* steps :
+       {&program.forward, &program.backward, &program.streams, &program.again, &program.apart}) {
     for (ScriptStep& step : *steps) step.kind = place(step.kind);
   }
   program.input_kind = place(program.input_kind);

@@ -140,10 +140,10 @@ struct ScriptRow {
   Condition condition;
   bool weight_phase = false;   // freed by W where the backward is split
   bool whole_forward = false;  // Recompute: temporaries too
+  std::uint8_t block = 0;      // of a layer, whose tensor it is (ModelPart::block)
   // Backward, Allocate: the forward has dropped the tensor, which is made again here; with any of
   // the conditions kMakesAgain it is so, too.
   bool again = false;
-  std::uint8_t block = 0;  // of a layer, whose tensor it is (ModelPart::block)
 };
 
 // Tensors "input", "output", "input_gradient" and "output_gradient" are handed between segments.

@@ -522,8 +522,8 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
                                                   .size = bytes_formula(size),
                                                   .keep = keep,
                                                   .condition = {},
-                                                  .again = again,
-                                                  .block = block}));
+                                                  .block = block,
+                                                  .again = again}));
       };
       using Act = ScriptRow::Act;
       const double workspace =
@@ -722,11 +722,11 @@ SegmentProgram chained(std::span<const SegmentProgram> programs) {
     add(whole.forward, programs[i].forward, slots[i]);
   }
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    add(whole.again, programs[i].again, slots[i]);
     add(whole.streams, programs[i].streams, slots[i]);
   }
   whole.output = programs.empty() ? 0 : programs.back().output;
   whole.own_block = true;
+  for (std::size_t i = 0; i < programs.size(); ++i) add(whole.again, programs[i].again, slots[i]);
   for (auto steps : {&SegmentProgram::backward, &SegmentProgram::apart}) {
     std::vector<ScriptStep>& to = whole.*steps;
     for (std::size_t i = programs.size(); i-- > 0;) {

@@ -109,6 +109,7 @@ class StageWalk {
   void recompute(Tensor* tensors) {
     for (std::size_t i = 0; i < stage_.parts.size(); ++i) {
       const StageSegments::Part& part = stage_.parts[i];
+      if (part.block >= 0) make_block(i, tensors);
       if (part.program->again.empty()) continue;
       const bool more = i + 1 < stage_.parts.size() && !stage_.parts[i + 1].program->again.empty();
       memory_.enter(part.unit, more ? unit_at(i + 1) : -1);
@@ -128,7 +129,7 @@ class StageWalk {
       const StageSegments::Part& part = stage_.parts[i];
       memory_.enter(part.unit, unit_at(i - 1));
       if (i > 0) fetch(i - 1, tensors);
-      if (part.block >= 0) make_block(i, tensors);
+      if (part.block >= 0 && !apart) make_block(i, tensors);
       Tensor* const own = tensors + part.slot;
       own[kOutputGradientSlot] = std::exchange(carried, Memory::kNothing);
       for (const ScriptStep& step : backward_of(part, apart)) {

@@ -483,23 +483,6 @@ constexpr std::array kPlanRows{
         .idle = {{{any, [](const Plan& p) { return !p.recompute.any(); },
                    "nothing is computed again: recompute is none"}}}},
     PlanRow{
-        .key = flag("recompute_in_advance",
-                    "what a backward computes again is an op of its own where its rank would "
-                    "wait for the gradient; planned orders of runtime rehearse are tried so in "
-                    "any case"),
-        .field = &Plan::places_recompute,
-        .text = [](const Plan& p) -> std::string { return p.places_recompute ? "true" : ""; },
-        .idle = {{{on, [](const Plan& p) { return !p.recompute.any(); },
-                   "nothing is computed again: recompute is none"},
-                  {on,
-                   [](const Plan& p) { return one_position(p) || p.schedule.starts_with("file:"); },
-                   "no rank waits for a gradient, or a file says where it stands"},
-                  {on,
-                   [](const Plan& p) {
-                     return !p.recompute.is_full() && p.recomputes(RecomputePart::ResidualStreams);
-                   },
-                   "streams are computed again in blocks of layers, inside their backwards"}}}},
-    PlanRow{
         .key = {.name = "recompute_stream_layers",
                 .types = kInteger,
                 .min = 1,
@@ -520,6 +503,18 @@ constexpr std::array kPlanRows{
                             !p.recomputes(RecomputePart::ResidualStreams);
                    },
                    "recompute has no residual_streams"}}}},
+    PlanRow{
+        .key = flag("recompute_in_advance",
+                    "what a backward computes again is an op of its own where its rank would "
+                    "wait for the gradient; planned orders of runtime rehearse are tried so in "
+                    "any case"),
+        .field = &Plan::places_recompute,
+        .text = [](const Plan& p) -> std::string { return p.places_recompute ? "true" : ""; },
+        .idle = {{{on, [](const Plan& p) { return !p.recompute.any(); },
+                   "nothing is computed again: recompute is none"},
+                  {on,
+                   [](const Plan& p) { return one_position(p) || p.schedule.starts_with("file:"); },
+                   "no rank waits for a gradient, or a file says where it stands"}}}},
     PlanRow{
         .key = {.name = "loss_chunks",
                 .types = kInteger,

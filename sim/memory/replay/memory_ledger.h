@@ -113,15 +113,15 @@ class Ledger {
     return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
 
+  // Out of line, being of models alone whose kinds are told apart.
+  void begin(Handle handle, std::uint8_t kind);
+  void end(Handle handle);
+  void give(Handle handle, std::uint8_t kind);
   // Out of line, being rare.
   void note_change();  // what is alive now, and whether it is the most
   void note_mapping(std::int64_t bytes);
   void note_peak();
   void make_room(std::size_t index);  // for the part of the block
-  // Of models alone whose kinds are told apart.
-  void begin(Handle handle, std::uint8_t kind);
-  void end(Handle handle);
-  void give(Handle handle, std::uint8_t kind);
 
   MemoryBytes bytes_{}, at_peak_{}, most_{};
   std::vector<MemoryBytes> trail_;
