@@ -38,9 +38,7 @@ bool recomputes_streams(const Transformer& model, const Plan& plan);
 // them (schedules/order/place_recompute.h): somebody asks for it, there is something to compute
 // again, ranks that wait for gradients, and no file that has its own opinion.
 inline bool recomputes_in_advance(const Plan& plan) {
-  const bool streams =  // in blocks of layers, each inside its backward
-      !plan.recompute.is_full() && plan.recomputes(RecomputePart::ResidualStreams);
-  return plan.places_recompute && plan.recompute.any() && !streams && plan.pipeline_parallel > 1 &&
+  return plan.places_recompute && plan.recompute.any() && plan.pipeline_parallel > 1 &&
          !plan.schedule.starts_with("file:");
 }
 
