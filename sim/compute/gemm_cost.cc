@@ -13,6 +13,12 @@ double ceil_divide(std::int64_t a, std::int64_t b) {
   return static_cast<double>(whole);
 }
 
+// Rows of a piece that lie in so many ranks' shards: one launch, whose tiles end where the shards
+// do.
+bool in_shards(const Node& node) {
+  return node.pieces > 1 && node.batch > 1;
+}
+
 // Grouped products are one call each, dealt to a few streams: so many share the SMs.
 std::int64_t together(const KernelScalars& scalars, const Node& node) {
   return std::min(node.batch, static_cast<std::int64_t>(scalars.grouped_streams));
@@ -114,7 +120,13 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node, std::int32_t tak
   } else {
     // A table in 16 bit says nothing about 8 bit: each has the points and the peak of its type.
     const MeasuredTable type = fp8 ? costs.quantised : MeasuredTable::Products;
-    const KnownProducts::Reached of = reached(costs, node, type, sms);
+    // What was measured are products of rows that lie together.
+    Node whole = node;
+    if (in_shards(node)) {
+      whole.m *= whole.batch;
+      whole.batch = 1;
+    }
+    const KnownProducts::Reached of = reached(costs, whole, type, sms);
     bool measured_gradient = false;
     fraction = of.fraction;
     if (of.of_table) {
@@ -122,6 +134,10 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node, std::int32_t tak
       cost.level = of.exact ? CostLevel::Measured : CostLevel::Interpolated;
       cost.table = type;
       measured_gradient = !scalars.gemm_tables[static_cast<std::size_t>(type)].for_weight_gradients;
+    }
+    if (in_shards(node)) {
+      fraction *= tile_wave_efficiency(scalars, sms, node.m, node.n, node.k, node.batch) /
+                  tile_wave_efficiency(scalars, sms, whole.m, whole.n, whole.k, 1);
     }
     // Tables with accumulation hold weight gradients themselves.
     if (gradient && !measured_gradient) peak /= scalars.weight_gradient;
