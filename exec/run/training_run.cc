@@ -139,7 +139,11 @@ Result<> TrainingRun::open_device() {
                            .communicator = nccl_ != nullptr ? nccl_.get() : all_.communicator(),
                            .observer = all_.observer(),
                            .drives = options_.drives});
-  if (!process) return Error{options_.name + ": " + process.error().message};
+  if (!process) {
+    Error error = process.error();
+    error.message = options_.name + ": " + error.message;
+    return error;
+  }
   process_ = std::move(process).value();
   return choose_kernels();
 }
