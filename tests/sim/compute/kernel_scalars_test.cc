@@ -44,7 +44,7 @@ TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
 
 // A B200 that is capped: (750 - 120 - 30) W over 0.571 of 2250 TFLOP/s at 0.64 of the clock, twice.
 TEST(KernelScalars, TheB200Of750WattsHasItsOwnEnergyPerFlop) {
-  Cluster card = testing::h100_node(750);
+  Cluster card = fixture::h100_node(750);
   card.gpu.architecture = "blackwell";
   card.gpu.name = "B200-SXM-180GB";
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 0.66);

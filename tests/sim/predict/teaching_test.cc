@@ -147,7 +147,7 @@ TEST(Teaching, AGridDividesActivationsAndPaysWhereTheyOutweighWeights) {
   std::vector<std::string> along = line;
   along.emplace_back("plan.sequence_parallel=true");
   const Prediction sequence = predicted("tensor-grid-64", along);
-  EXPECT_LT(sequence.memory.peak_allocated, 1.2 * grid.memory.peak_allocated);
+  EXPECT_LT(5 * sequence.memory.peak_allocated, 6 * grid.memory.peak_allocated);
   EXPECT_LT(sequence.step_s, 1.1 * grid.step_s);
 }
 
