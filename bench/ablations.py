@@ -39,7 +39,7 @@ def no_eager_norms(profile):
 TIMES = [
     ("launches of experts by feature", "none but their calls", "runtimes/megatron.json",
      no_launches_of_experts, None),
-    ("calls of single experts", "0 µs each", "kernels/default.json",
+    ("calls of single experts, and of parts of lists (ZeRO-3 of 2021)", "0 µs each", "kernels/default.json",
      lambda root: [put(root, f"host.expert_call_{end}_us", 0) for end in ("least", "most")], None),
     ("router and permutation op by op in Primus", "fused", "runtimes/primus.json",
      lambda root: put(root, "traits.eager_kernels", []), {"primus"}),
