@@ -13,7 +13,8 @@ import pathlib
 import shutil
 import tempfile
 
-from accuracy_groups import DATA, GROUPS, errors, mean_and_bias, validate, write_between
+from accuracy_groups import (DATA, GROUPS, architectures_of, errors, mean_and_bias, validate,
+                             write_between)
 
 PAGE = pathlib.Path("docs/accuracy.md")
 BEGIN, END = "<!-- ablation: written by bench/ablation.py -->\n", "<!-- end of ablation -->\n"
@@ -24,6 +25,7 @@ DESCRIPTIONS = [
     ("flash3 by direction (H100: 0.504 both)", "kernels/hopper.json",
      {"attention.flash3.forward": 0.504, "attention.flash3.backward": 0.504}),
     ("the 500 W card's own energy", "kernels/hopper.json", {"types": []}),
+    ("the capped B200's own energy", "kernels/blackwell.json", {"types.4.power.pj_per_flop": 0.66}),
     ("tables near their shapes (H100)", "kernels/hopper.json",
      {"matrix_products.table.near_distance": 0}),
     ("host issue time", "kernels/default.json", {"host.issue_us": 0}),
@@ -40,7 +42,7 @@ KEYS = [
 def put(root, path, value):
     *parents, last = path.split(".")
     for key in parents:
-        root = root[key]
+        root = root[int(key)] if isinstance(root, list) else root[key]
     root[last] = value
 
 
@@ -62,10 +64,19 @@ def without_key(folder, keys):
         changed(path, drop)
 
 
-def scores(binary, folder=DATA, scenarios=None):
-    blocks = {name: validate(binary, name, folder, scenarios)
-              for name in sorted({group.file for group in GROUPS})}
-    return [mean_and_bias(errors(blocks[group.file], group)[0]) for group in GROUPS]
+def scores(binary, folder=DATA, scenarios=None, whole=None, touches=lambda name: True):
+    """Scores by group; `whole`: those of a file that `touches` says no to, which is not run again."""
+    names = sorted({group.file for group in GROUPS})
+    blocks = {name: validate(binary, name, folder, scenarios) for name in names
+              if whole is None or touches(name)}
+    return [mean_and_bias(errors(blocks[group.file], group)[0]) if group.file in blocks else whole[i]
+            for i, group in enumerate(GROUPS)]
+
+
+def of_architecture(file):
+    """Whether a file of cases has GPUs that a file of kernels/ is about."""
+    architecture = pathlib.Path(file).stem
+    return lambda name: architecture == "default" or architecture in architectures_of(name)
 
 
 def main():
@@ -81,7 +92,7 @@ def main():
             copy = pathlib.Path(folder) / "scenarios"
             shutil.copytree("scenarios", copy)
             changed(copy / file, lambda root: [put(root, *item) for item in values.items()])
-            columns.append((name, scores(binary, given.data, copy)))
+            columns.append((name, scores(binary, given.data, copy, columns[0][1], of_architecture(file))))
     for name, keys in KEYS:
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder) / "cases"

@@ -13,7 +13,8 @@ import pathlib
 import shutil
 import tempfile
 
-from accuracy_groups import DATA, GROUPS, errors, mean_and_bias, validate, write_between
+from ablation import scores
+from accuracy_groups import DATA, GROUPS, runtimes_of, write_between
 
 PAGE = pathlib.Path("docs/accuracy.md")
 BEGIN, END = "<!-- traits: written by bench/ablation_traits.py -->\n", "<!-- end of traits -->\n"
@@ -24,6 +25,7 @@ PLAIN = {
     "gradient_accumulation": "separate",
     "gradient_reduction_cast": False,
     "gather_copies": False,
+    "sequence_copies": False,
     "listed_elements": 0,
     "torch_attention": False,
     "gradient_reduction": "reduce_scatter",
@@ -56,25 +58,27 @@ def value_of(said):
     return said["value"] if isinstance(said, dict) else said
 
 
+def said_by(folder, name, trait):
+    """What a profile says of a trait, by itself or by its base."""
+    profile = json.loads((folder / "runtimes" / f"{name}.json").read_text())
+    traits = profile.get("traits", {})
+    if trait in traits:
+        return value_of(traits[trait])
+    return said_by(folder, profile["base"], trait) if "base" in profile else None
+
+
 def without(folder, trait, value):
-    """Whether any profile said something else."""
-    changed = False
-    for path in sorted((folder / "runtimes").glob("*.json")):
+    """The profiles that said something else, by themselves or by their base, and no longer do."""
+    names = [path.stem for path in sorted((folder / "runtimes").glob("*.json"))]
+    changed = {name for name in names if said_by(folder, name, trait) not in (None, value)
+               and not said_by(folder, name, "own_executor")}
+    for name in changed:
+        path = folder / "runtimes" / f"{name}.json"
         profile = json.loads(path.read_text())
-        traits = profile.get("traits", {})
-        said = value_of(traits.get(trait))
-        if said is None or said == value or value_of(traits.get("own_executor")):
-            continue
-        traits[trait] = value
-        changed = True
-        path.write_text(json.dumps(profile))
+        if trait in profile.get("traits", {}):
+            profile["traits"][trait] = value
+            path.write_text(json.dumps(profile))
     return changed
-
-
-def scores(binary, scenarios=None):
-    blocks = {name: validate(binary, name, DATA, scenarios)
-              for name in sorted({group.file for group in GROUPS})}
-    return [mean_and_bias(errors(blocks[group.file], group)[0]) for group in GROUPS]
 
 
 def moved(whole, left):
@@ -98,9 +102,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder) / "scenarios"
             shutil.copytree("scenarios", copy)
-            if without(copy, trait, value):
-                lines.append(f"| `{trait}` | `{json.dumps(value)}` | "
-                             f"{moved(whole, scores(binary, copy))} |")
+            changed = without(copy, trait, value)
+            if changed:
+                left = scores(binary, DATA, copy, whole, lambda name: changed & runtimes_of(name))
+                lines.append(f"| `{trait}` | `{json.dumps(value)}` | {moved(whole, left)} |")
     table = "\n".join(lines) + "\n"
     if given.print:
         print(table, end="")

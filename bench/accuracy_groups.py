@@ -68,6 +68,34 @@ GROUPS = [
 ]
 
 
+def scenarios_of(name, folder=DATA):
+    """The scenario of every case of a file, whatever its form."""
+    cases = json.loads((folder / f"{name}.json").read_text())["cases"]
+    forms = (case.get("scenario") or case.get("layer") or case.get("stage", {}).get("scenario")
+             for case in cases)
+    return [form for form in forms if form]
+
+
+def runtimes_of(name):
+    """Names of the profiles that a file's plans run with, a default as the program chooses it."""
+    plans = (scenario.get("plan", {}) for scenario in scenarios_of(name))
+    return {plan.get("runtime", "fsdp" if plan.get("zero_stage") == 3 else "megatron") for plan in plans}
+
+
+def architectures_of(name):
+    """Architectures of the GPUs of a file's clusters."""
+    places = (DATA, (DATA / name).parent, pathlib.Path("scenarios"), pathlib.Path("scenarios/clusters"))
+    found = set()
+    for scenario in scenarios_of(name):
+        cluster = scenario["cluster"]
+        if not isinstance(cluster, dict):
+            names = (cluster, f"{cluster}.json")
+            cluster = json.loads(next(place / file for place in places for file in names
+                                      if (place / file).is_file()).read_text())
+        found.add(cluster["gpu"]["architecture"])
+    return found
+
+
 def validate(binary, name, folder=DATA, scenarios=None):
     """The block of one file as `rehearse validate --json` has it."""
     environment = dict(os.environ)

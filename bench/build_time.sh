@@ -15,7 +15,7 @@ printf 'machine: %s of %s, load %s\n' "$(nproc)" "$(sed -n 's/^model name.*: //p
 TIMEFORMAT='%U %R'
 for revision in "$@"; do
   git worktree add --quiet --detach "$scratch/tree" "$revision"
-  cmake -S "$scratch/tree" -B "$scratch/build" --preset release -DCMAKE_CUDA_COMPILER=NOTFOUND >"$scratch/log"
+  cmake -S "$scratch/tree" -B "$scratch/build" --preset release -DREHEARSE_TESTS_TOGETHER=ON -DCMAKE_CUDA_COMPILER=NOTFOUND >"$scratch/log"
   read -r user real < <({ time ninja -C "$scratch/build" >"$scratch/log" 2>&1; } 2>&1) ||
     { tail -n 20 "$scratch/log" >&2; exit 1; }
   printf '%s: %s user seconds, %s by the clock, %s objects\n' "$revision" "$user" "$real" \

@@ -42,6 +42,8 @@ MODELS = {  # name: (Hugging Face keys, plan keys)
     **{name: ({"model_type": name, **keys}, BATCH) for name, keys in DIALECTS.items()},
     # What goes through one rank goes once for every micro-batch.
     "3.3M, rooted": (SMALL, {"micro_batch": 2, "global_batch": 8, "sequence_length": 128}),
+    # Rows of a grid share the samples of a micro-batch, and weights travel for each.
+    "3.3M, on a grid": (SMALL, {"micro_batch": 4, "global_batch": 16, "sequence_length": 128}),
 }
 PP2 = {"pipeline_parallel": 2}
 PLAIN = {
@@ -84,6 +86,15 @@ LAYOUTS = {
         # 1F1B on four ranks with the eight collectives over groups of its own around it
         "pp 4, own collectives": COLLECTIVES,
         "pp 4, own collectives" + BETWEEN: COLLECTIVES,
+    },
+    "3.3M, on a grid": {
+        "one rank": {},
+        "tp 4": {"tensor_parallel": 4},
+        "tp 4, 2 x 2": {"tensor_parallel_2d": [2, 2]},
+        "tp 4, 4 x 1": {"tensor_parallel_2d": [4, 1]},
+        "tp 4, 1 x 4": {"tensor_parallel_2d": [1, 4]},
+        "tp 8, 4 x 2": {"tensor_parallel_2d": [4, 2]},
+        "tp 4, 2 x 2" + BETWEEN: {"tensor_parallel_2d": [2, 2]},
     },
 }
 EXPERTS = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -187,6 +198,8 @@ def scenario(folder, model, layout):
     ranks = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel"):
         ranks *= chosen.get(key, 1)
+    for size in chosen.get("tensor_parallel_2d", ()):
+        ranks *= size
     path.write_text(json.dumps({
         "name": f"{model}, {layout}", "cluster": "clusters/dgx-a100-80gb.json", "gpus": ranks,
         "model": keys,

@@ -35,7 +35,7 @@ RULE = {"difference": 0.25, "network_scale": 0.1, "memory_scale": 0.3,
 NOT_YET = {
     "megatron_core_h100_scaling": "micro-batches, chunks and recomputation are not printed: the plans are guesses",
     "primus_moe_mi355x": "rates of AMD's GPUs are of this version: 20 % too fast",
-    "torchao_float8": "what torchao and torchtitan do without compile is priced in part",
+    "torchao_float8": "on B200s that are capped at 750 W a quarter of a step is not explained",
     "xtuner_zero3_ulysses": "two steps of 8 thousand tokens over four nodes are 28 and 38 % too fast, and nobody printed their network",
 }
 # Keys of a plan that say one thing.

@@ -398,13 +398,6 @@ constexpr std::array kKeys{
               }
               return d.quoted({"optimizer", "activations"});
             }},
-    KeyDraw{"offload_to", 40,
-            [](Draw& d) {
-              const std::string what = d.said("offload");
-              const bool rests =
-                  what.find("optimizer") != what.npos || what.find("parameters") != what.npos;
-              return rests && d.cluster.nvme.known() ? d.quoted({"host", "nvme"}) : "";
-            }},
     KeyDraw{"offload_activations", 70,
             [](Draw& d) {
               if (d.said("offload") != "\"activations\"") return std::string();
@@ -509,11 +502,6 @@ constexpr std::array kKeys{
               return exchange(d.c) ? d.quoted({"ring", "all_gather", "all_to_all"})
                                    : d.quoted({"ring", "all_gather"});
             }},
-    KeyDraw{"head_exchange_group", 50,
-            [](Draw& d) {
-              const bool across = d.said("context_parallel_algorithm") == "\"a2a+p2p\"";
-              return across ? std::string("2") : std::string();
-            }},
     KeyDraw{"recompute_layers", 30,
             [](Draw& d) {
               return d.said("recompute").empty() ? "" : d.number({1, 1, 2, 3});
@@ -527,6 +515,14 @@ constexpr std::array kKeys{
               if (d.schedule().name != "chimera") return "";
               // backward_halving is this order of half micro-batches.
               return json_quoted("forward_doubling");
+            }},
+    KeyDraw{"fp8_casts", 8,
+            [](Draw& d) {
+              return d.own() ? "" : d.quoted({"reused", "each_product", "unwritten", "each_row"});
+            }},
+    KeyDraw{"optimizer_bytes", 5,
+            [](Draw& d) {
+              return d.own() ? "" : d.number({26, 30, 80});
             }},
 };
 

@@ -19,6 +19,11 @@ struct NotDrawn {
 };
 constexpr std::array kNotDrawn{
     NotDrawn{"transfers", "transfer_forms_test tries every form of every schedule"},
+    NotDrawn{"offload_to", "few clusters say how fast drives are: offload_test, matrix_test"},
+    NotDrawn{"head_exchange_group", "at most four ranks share a sequence here: two is its default"},
+    NotDrawn{"indexer_loss", "no drawn model has an indexer: layer_kinds_test"},
+    NotDrawn{"head_exchange_group", "of the four ranks at most that are drawn it is always two"},
+    NotDrawn{"recompute_stream_layers", "no drawn model has several streams: layer_kinds_test"},
 };
 
 std::vector<std::string> keys_of_plans() {

@@ -16,4 +16,5 @@ draw through-one dp-parameter-server
 draw inside tensor-inside-nodes --range 0:400ms
 draw across tensor-across-nodes --range 0:400ms
 draw 3d 3d-8-gpus --range 0:1200ms
+draw grid tensor-grid-64
 docs/pictures/course.py "$rehearse"

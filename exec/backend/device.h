@@ -49,6 +49,8 @@ class Device {
   // every step. True: the op's CUDA graph was launched, and the caller leaves the body out. False:
   // the caller issues the body, which may be captured.
   virtual bool launch_graph(Lane, OpId) { return false; }
+  // Comes before a step in which such ops do something else: their graphs hold no longer.
+  virtual void forget_graphs() {}
   // Comes between the body of such an op and end: launches what was captured. True: CUDA graph
   // capture failed: nothing ran; issue the op again.
   virtual bool capture_failed(Lane, OpId) { return false; }

@@ -2,14 +2,16 @@
 // The arithmetic of one node at a time, on one lane: a call for each row of kernel_rows.inc, which
 // has their shapes, and the end of a step.
 //
-// Activations, their gradients and full parameters have the device's compute type (fp32, bf16, or
-// fp16 on a CPU) and are passed as void*; statistics, loss, weight gradients, master weights and
-// moments are fp32, norms fp64.
+// Activations, their gradients and full parameters have the device's compute type (fp32, bf16 or
+// fp16) and are passed as void*; statistics, loss, weight gradients, master weights and moments are
+// fp32, norms fp64.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "exec/backend/exchange.h"
 #include "exec/backend/shapes.h"
@@ -65,6 +67,20 @@ class Kernels {
   virtual void norms(Lane, std::span<const NormRange>, const float* loss, std::int64_t slots,
                      double* norms) = 0;
   virtual void update(Lane, const UpdateArguments&) = 0;
+
+  // --- ways of computing the same, of which the fastest is taken; before the first step -----------
+  // Kernels that try them where these would compute, and compute nothing: what a call would write
+  // may hold anything. `arena`(bytes) is the lane's rank's: they fill it with numbers, and with
+  // zeros when they go. Null: there is nothing to choose.
+  virtual std::unique_ptr<Kernels> trials(Lane, std::byte* /*arena*/, std::int64_t /*bytes*/) {
+    return nullptr;
+  }
+  // What was chosen: a line `what=way` each. Of lines that another process gave, those ways are
+  // taken where they can be.
+  virtual std::string choices() const {
+    return {};
+  }
+  virtual void take_choices(const std::string&) {}
 };
 
 }  // namespace rehearse::exec

@@ -9,6 +9,13 @@
 
 namespace rehearse::exec {
 
+// A piece of a product, m = parts * rows: rows that lie in `parts` stretches of as many, from whose
+// first rows to one another's are `apart` rows: a piece of every rank's shard.
+struct PieceShape {
+  std::int64_t parts = 1, rows = 0, apart = 0;
+  std::int64_t n = 0, k = 0;
+};
+
 // Rotary positions (Su et al. 2021): pair i of a head turns by position * inverse_frequency[i].
 struct RotaryShape {
   // (rotary_dim / 2), of the host; alive until the step ends

@@ -41,7 +41,7 @@ bool is_collective(const Node& n) {
   return collective_kind(n.kind()) != OpKind::Forward;
 }
 
-// A piece of a collective of products: the rows that op_view's for_rows computes (products.cc).
+// A piece of a collective of products: the rows that these compute (products.cc).
 void take_piece(const OpView& op, const Node& n, CollectiveRequest& request) {
   const RankShape& shape = op.shared.shape;
   const std::int64_t each = shape.gather ? request.elements / shape.tensor : request.elements;

@@ -10,17 +10,19 @@ namespace rehearse::exec {
 
 namespace {
 
-// Calls run(first, count) for the rows of a piece of a product, of the whole one for all of them:
-// under sequence parallelism they are rows of every rank's shard.
-template <class Run>
-void for_rows(const OpView& op, const Node& n, const Run& run) {
-  const RankShape& shape = op.shared.shape;
-  if (n.pieces == 1) return run(std::int64_t{0}, n.m);
-  if (!shape.gather) return run(n.piece * n.m, n.m);
-  const std::int64_t each = n.m / shape.tensor;
-  for (std::int64_t rank = 0; rank < shape.tensor; ++rank) {
-    run(rank * shape.local + n.piece * each, each);
-  }
+// The rows that a product computes: all; or of a piece, from `first` on, under sequence parallelism
+// so many of every rank's shard.
+struct Rows {
+  std::int64_t first = 0, count = 0;
+  bool in_shards = false;
+};
+Rows rows_of(const Node& n) {
+  return {.first = n.piece * n.m, .count = n.m, .in_shards = n.batch > 1};
+}
+
+// n and k: as the kernel has them.
+PieceShape piece_of(const OpView& op, const Node& node, std::int64_t n, std::int64_t k) {
+  return {.parts = node.batch, .rows = node.m, .apart = op.shared.shape.local, .n = n, .k = k};
 }
 
 // Row `first` of (tokens, columns).
@@ -68,18 +70,21 @@ void linear(const OpView& op, const Node& n) {
       n.parameter == ParameterRole::Projection || n.parameter == ParameterRole::Down;
   const bool first = op.shared.model.norm_placement != NormPlacement::Before && op.coordinate == 0;
   const std::byte* added = !row_parallel || first ? op.bias(n) : nullptr;
+  const Rows rows = rows_of(n);
+  const PieceShape piece = piece_of(op, n, n.n, n.k);
+  std::byte *x = row(op, op.in(n, 0), rows.first, n.k), *y = row(op, op.out(n), rows.first, n.n);
   if (const Node* behind = gelu_behind(op, n); behind != nullptr) {
     op.carry.gelu = true;
-    return for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
-      op.kernels.linear_gelu(op.lane, count, n.n, n.k, row(op, op.in(n, 0), begin, n.k),
-                             op.parameter(n), added, row(op, op.out(n), begin, n.n),
-                             row(op, op.out(*behind), begin, n.n));
-    });
+    std::byte* g = row(op, op.out(*behind), rows.first, n.n);
+    if (rows.in_shards) {
+      return op.kernels.linear_gelu_piece(op.lane, piece, x, op.parameter(n), added, y, g);
+    }
+    return op.kernels.linear_gelu(op.lane, n.m, n.n, n.k, x, op.parameter(n), added, y, g);
   }
-  for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
-    op.kernels.linear(op.lane, count, n.n, n.k, row(op, op.in(n, 0), begin, n.k), op.parameter(n),
-                      added, row(op, op.out(n), begin, n.n));
-  });
+  if (rows.in_shards) {
+    return op.kernels.linear_piece(op.lane, piece, x, op.parameter(n), added, y);
+  }
+  op.kernels.linear(op.lane, n.m, n.n, n.k, x, op.parameter(n), added, y);
 }
 
 void linear_input(const OpView& op, const Node& n) {
@@ -90,24 +95,33 @@ void linear_input(const OpView& op, const Node& n) {
                    [&](const Node& next) {
                      return next.kernel == Kernel::GeluBackward && next.reads[0] == n.writes[0];
                    });
-  for_rows(op, n, [&](std::int64_t begin, std::int64_t count) {
-    std::byte *in = row(op, op.in(n, 0), begin, n.k), *out = row(op, op.out(n), begin, n.n);
-    if (activation != nodes.end()) {
-      return op.kernels.linear_input_gelu(op.lane, count, n.k, n.n, in, op.parameter(n),
-                                          row(op, op.in(*activation, 1), begin, n.n), out);
+  const Rows rows = rows_of(n);
+  const PieceShape piece = piece_of(op, n, n.k, n.n);
+  std::byte *dy = row(op, op.in(n, 0), rows.first, n.k), *dx = row(op, op.out(n), rows.first, n.n);
+  if (activation != nodes.end()) {
+    std::byte* u = row(op, op.in(*activation, 1), rows.first, n.n);
+    if (rows.in_shards) {
+      return op.kernels.linear_input_gelu_piece(op.lane, piece, dy, op.parameter(n), u, dx);
     }
-    op.kernels.linear_input(op.lane, count, n.k, n.n, in, op.parameter(n), out);
-  });
+    return op.kernels.linear_input_gelu(op.lane, n.m, n.k, n.n, dy, op.parameter(n), u, dx);
+  }
+  if (rows.in_shards) {
+    return op.kernels.linear_input_piece(op.lane, piece, dy, op.parameter(n), dx);
+  }
+  op.kernels.linear_input(op.lane, n.m, n.k, n.n, dy, op.parameter(n), dx);
 }
 
 void linear_weight(const OpView& op, const Node& n) {
-  op.kernels.linear_weight(op.lane, n.k, n.n, n.m, op.in(n, 0), op.in(n, 1), op.gradient(n));
   float* sums = op.bias_gradient(n);
-  if (sums == nullptr) return;
   // Row-parallel: reads (gathered dy, x, own dy); column-parallel: (dy, gathered x).
   const bool row_parallel = n.reads.size() > 2;
-  op.kernels.add_column_sums(op.lane, row_parallel ? op.shared.shape.local : n.k, n.n,
-                             op.in(n, row_parallel ? 2 : 0), sums);
+  if (sums != nullptr && !row_parallel) {
+    return op.kernels.linear_weight_bias(op.lane, n.k, n.n, n.m, op.in(n, 0), op.in(n, 1),
+                                         op.gradient(n), sums);
+  }
+  op.kernels.linear_weight(op.lane, n.k, n.n, n.m, op.in(n, 0), op.in(n, 1), op.gradient(n));
+  if (sums == nullptr) return;
+  op.kernels.add_column_sums(op.lane, op.shared.shape.local, n.n, op.in(n, 2), sums);
 }
 
 void logits(const OpView& op, const Node& n) {

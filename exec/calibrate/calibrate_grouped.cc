@@ -42,7 +42,7 @@ void add_grouped_products(const Scenario& scenario, std::set<ExpertProduct>& sha
         {scenario.model, scenario.plan},
         {.segment = SegmentKind::Layer, .experts = true, .direction = direction});
     for (const Node& node : body.nodes) {
-      if (node.kind() == NodeKind::Gemm && node.batch > 1) {
+      if (is_grouped(node.kernel)) {
         shapes.insert({node.role(), node.m, node.n, node.k, node.batch});
       }
     }

@@ -42,6 +42,7 @@ class CudaDevice final : public Device, public StreamSource {
   void order(Lane lane, Lane after) override { streams_.order(lane, after); }
   bool launch_graph(Lane lane, OpId op) override;
   bool capture_failed(Lane lane, OpId op) override;
+  void forget_graphs() override { graphs_.forget(); }
   Result<> end_step() override;
   bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
     streams_.times(rank, op, start, end);

@@ -26,7 +26,8 @@ void CudaKernels::norms(Lane l, std::span<const NormRange> ranges, const float* 
 
 void CudaKernels::update(Lane l, const UpdateArguments& a) {
   float* factor = device_.buffers().clip_factor(l.rank);
-  device_.check(clip_factor(on(l), a.norms, a.slots - 1, a.options->clip_norm, factor), "clip");
+  device_.check(
+      clip_factor(on(l), a.norms, a.slots - 1, a.options->clip_norm, a.loss_scale, factor), "clip");
   std::vector<TensorRange> flat;
   double decay = 0;
   for (const UpdateRange& range : a.ranges) {
@@ -39,15 +40,15 @@ void CudaKernels::update(Lane l, const UpdateArguments& a) {
   void* narrow = own_master ? nullptr : a.parameter;
   if (a.rule == UpdateRule::Lion) {
     const Lion constants = lion_constants(a.options->beta1, a.options->beta2, a.rate, decay);
-    device_.check(cuda::lion(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
-                             master, a.moments[0], narrow),
+    device_.check(cuda::lion(on(l), type_, constants, pieces.pieces, pieces.num_pieces, a.gradient,
+                             factor, master, a.moments[0], narrow),
                   "lion");
     return;
   }
   const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon,
                                           a.rate, decay, a.step);
-  device_.check(cuda::adamw(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
-                            master, a.moments[0], a.moments[1], narrow),
+  device_.check(cuda::adamw(on(l), type_, constants, pieces.pieces, pieces.num_pieces, a.gradient,
+                            factor, master, a.moments[0], a.moments[1], narrow),
                 "adamw");
 }
 

@@ -19,8 +19,8 @@ void reduce(CudaDevice& device, Lane l, const Exchange& e, std::int64_t first, s
     for (void* array : out) to.push_back(static_cast<double*>(array));
     device.check(reduce_doubles(device.stream(l), count, from, to), "reduce");
   } else {
-    const Type type = e.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32;
-    device.check(reduce_arrays(device.stream(l), type, reduction, count, in, out), "reduce");
+    device.check(reduce_arrays(device.stream(l), type_of(e.type), reduction, count, in, out),
+                 "reduce");
   }
 }
 

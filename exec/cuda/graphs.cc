@@ -23,15 +23,27 @@ void Graphs::begin_step() {
   ++steps_;
   if (!on_) return;
   if (steps_ == 2) free_before_ = free_bytes();
-  if (steps_ == 3 && facts_.count > 0) {
-    facts_.bytes = std::max<std::int64_t>(0, free_before_ - free_bytes());
-  }
+  if (steps_ == 3 && facts_.count > 0) measure();
+}
+
+void Graphs::measure() {
+  facts_.bytes = std::max<std::int64_t>(0, free_before_ - free_bytes());
 }
 
 Graphs::~Graphs() {
   for (const auto& [key, graph] : made_) {
     if (graph != nullptr) cudaGraphExecDestroy(graph);
   }
+}
+
+void Graphs::forget() {
+  if (steps_ == 2 && facts_.count > 0) measure();  // before they are gone
+  std::erase_if(made_, [](const auto& made) {
+    if (made.second != nullptr) cudaGraphExecDestroy(made.second);
+    return made.second != nullptr;
+  });
+  facts_.count = 0;
+  facts_.nodes = 0;
 }
 
 bool Graphs::give_up(const Key& key, std::string why) {

@@ -26,6 +26,8 @@ class Graphs {
   Graphs& operator=(const Graphs&) = delete;
 
   void begin_step();
+  // Ops do something else from now on: those that have graphs are captured again.
+  void forget();
   // True: the op's graph was launched. Else the caller issues the op, perhaps into a capture.
   bool launch(std::int32_t rank, OpId op, cudaStream_t stream);
   // Is the op's work being captured?
@@ -40,6 +42,7 @@ class Graphs {
  private:
   using Key = std::pair<std::int32_t, std::int32_t>;  // rank, op
   bool give_up(const Key& key, std::string why);
+  void measure();  // the memory that they take: once all are made
 
   bool on_;
   std::int64_t steps_ = 0;

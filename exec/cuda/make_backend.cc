@@ -66,7 +66,7 @@ Result<Backend> make_backend(const CudaOptions& options) {
     return Error{"attention by wgmma needs a device of compute capability 9"};
   }
   const auto shared = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin);
-  const Type type = mine.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32;
+  const Type type = type_of(mine.type);
   auto device = std::make_unique<CudaDevice>(mine, properties.name, widest_head(type, shared));
   auto kernels = std::make_unique<CudaKernels>(*device, mine, has_wgmma);
   return Backend{std::move(device), std::move(kernels)};

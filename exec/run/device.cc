@@ -56,7 +56,8 @@ Result<RunDevice> RunDevice::choose(const std::string& asked) {
 
 Precision RunDevice::precision(const Plan& plan, bool asked) const {
   const ComputeType type = plan.precision.compute;
-  if (cuda()) return precision_named(type == ComputeType::Fp32 ? "fp32" : "bf16", plan);
+  if (cuda())
+    return precision_named(is_quantized(type) ? "bf16" : std::string(name_of(type)), plan);
   const bool as_asked = asked && !is_quantized(type);
   return precision_named(as_asked ? std::string(name_of(type)) : "fp32", plan);
 }
@@ -78,12 +79,11 @@ Result<Backend> RunDevice::make_backend(
     const std::function<void(const std::string&)>& warn,
     const std::function<void(const std::string&)>& stuck) const {
   if (!cuda()) return make_cpu_backend(element_of(plan.precision.compute));
-  const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
   const Result<std::string> attention = asked_attention();
   if (!attention) return attention.error();
   return module_->make_backend({.device = local,
-                                .type = fp32 ? ElementType::Float32 : ElementType::BFloat16,
+                                .type = element_of(plan.precision.compute),
                                 .timeout_s = timeout_s,
                                 .graphs = graphs == nullptr || std::string_view(graphs) != "0",
                                 .attention = attention.value(),

@@ -27,7 +27,7 @@ class RunDevice {
   // Why "auto" took the CPU although a CUDA driver is there; else empty.
   const std::string& refused() const { return refused_; }
   // The precision that is run for a plan's: on the CPU fp32, or bf16 or fp16 where the file asks
-  // for them, which take it longer; on CUDA fp32 or bf16.
+  // for them, which take it longer; on CUDA the plan's, and bf16 for 8 and 4 bits.
   Precision precision(const Plan& plan, bool asked) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
   // What the first GPU is called. REQUIRES: cuda(). Error: what opening it says.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -108,6 +110,18 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
 
 }  // namespace
 
+std::string first_lines(std::span<const std::string> all) {
+  std::set<std::string, std::less<>> known;
+  std::string lines;
+  for (const std::string& text : all) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      if (known.insert(line.substr(0, line.find('='))).second) lines += line + '\n';
+    }
+  }
+  return lines;
+}
+
 bool shared_memory_allowed() {
   const char* value = std::getenv("REHEARSE_NEIGHBORS");
   return value == nullptr || std::string_view(value) != "0";
@@ -186,6 +200,22 @@ Result<std::string> Processes::share(const std::string& own) {
     return own;
   }
   return group_->store().get(key, timeout_s_);
+}
+
+Result<std::string> Processes::first_of_each(const std::string& own) {
+  if (!group_) return own;
+  const std::string key = "lines/" + std::to_string(shared_);  // share() moves it on
+  if (!first()) {
+    const Result<> set = group_->store().set(key + '/' + std::to_string(number()), own);
+    return set ? share({}) : Result<std::string>(set.error());
+  }
+  std::vector<std::string> all{own};
+  for (std::int32_t p = 1; p < count(); ++p) {
+    Result<std::string> lines = group_->store().get(key + '/' + std::to_string(p), timeout_s_);
+    if (!lines) return lines.error();
+    all.push_back(std::move(lines).value());
+  }
+  return share(first_lines(all));
 }
 
 Result<> Processes::gather(const Interpreter& process, Measurement& measurement) {

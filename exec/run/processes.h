@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct ProcessOptions {
   std::string version;     // of the binary: all must be of one
   Throttle throttle;       // of what ops exchange between processes
 };
+
+// Of lines `what=way` the first of each `what`.
+std::string first_lines(std::span<const std::string> all);
 
 // REHEARSE_NEIGHBORS=0: no; processes of one machine talk over TCP as those of several do.
 bool shared_memory_allowed();
@@ -54,6 +58,8 @@ class Processes {
   Result<int> largest(int own);                       // over all processes
   Result<> agree(const Result<>& own);                // an error if one has one
   Result<std::string> share(const std::string& own);  // what process 0 brought
+  // Lines `what=way` of every process: of each `what` those of the lowest process that has it.
+  Result<std::string> first_of_each(const std::string& own);
   int number() const { return group_ == nullptr ? 0 : group_->launch().process; }
   int local() const { return group_ == nullptr ? 0 : group_->launch().local; }  // on this machine
   // Fills what process 0 reports: start and end of the last step's ops on every rank, and the

@@ -139,8 +139,23 @@ Result<> TrainingRun::open_device() {
                            .communicator = nccl_ != nullptr ? nccl_.get() : all_.communicator(),
                            .observer = all_.observer(),
                            .drives = options_.drives});
-  if (!process) return Error{options_.name + ": " + process.error().message};
+  if (!process) {
+    Error error = process.error();
+    error.message = options_.name + ": " + error.message;
+    return error;
+  }
   process_ = std::move(process).value();
+  return choose_kernels();
+}
+
+// Kernels are tried while no other process's wait on the same device; and ranks that do the same
+// work do it by the same kernels, for one that is slower would hold up all of them.
+Result<> TrainingRun::choose_kernels() {
+  if (!device_.cuda()) return {};
+  process_->try_kernels();
+  const Result<std::string> all = all_.first_of_each(backend_.kernels->choices());
+  if (!all) return failed_here(options_.name + ": " + all.error().message);
+  backend_.kernels->take_choices(all.value());
   return {};
 }
 

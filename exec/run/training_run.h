@@ -62,6 +62,7 @@ class TrainingRun {
   Result<> check_room();
   Result<> check_files();
   Result<> open_device();
+  Result<> choose_kernels();
   Result<> begin();
   Result<> write_checkpoint(const StepReport& step, bool last);
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "exec/step/scheduler.h"
+#include "exec/step/trials.h"
 #include "exec/weights/hugging_face.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/plan_names.h"
@@ -140,6 +141,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
   made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
                                                  options.observer, options.workers);
   return made;
+}
+
+void Interpreter::try_kernels() {
+  for (const auto& rank : local_.ranks) exec::try_kernels(local_, *rank, *runner_);
 }
 
 const std::vector<Nanoseconds>& Interpreter::start() const {

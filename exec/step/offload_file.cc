@@ -15,9 +15,11 @@
 namespace rehearse::exec {
 namespace {
 
-Error no_file(const std::string& directory, std::int64_t bytes, const std::string& why) {
-  return Error{"plan.offload_to: nvme: " + directory + ": " + why + " (" + std::to_string(bytes) +
-               " bytes for a rank; --offload-dir)"};
+// A full drive is the machine's; a directory that is none, whoever named it.
+Error no_file(const std::string& directory, std::int64_t bytes, int why) {
+  return {.message = "plan.offload_to: nvme: " + directory + ": " + std::strerror(why) + " (" +
+                     std::to_string(bytes) + " bytes for a rank; --offload-dir)",
+          .machine = why == ENOSPC};
 }
 
 }  // namespace
@@ -42,12 +44,11 @@ Result<OffloadFile> OffloadFile::open(std::string directory, std::int64_t bytes)
     directory = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
   }
   struct statvfs drive {};
-  if (statvfs(directory.c_str(), &drive) != 0)
-    return no_file(directory, bytes, std::strerror(errno));
+  if (statvfs(directory.c_str(), &drive) != 0) return no_file(directory, bytes, errno);
   // Asked first: who takes all that is left would leave others none until it fails.
   if (static_cast<double>(drive.f_bavail) * static_cast<double>(drive.f_frsize) <
       static_cast<double>(bytes)) {
-    return no_file(directory, bytes, std::strerror(ENOSPC));
+    return no_file(directory, bytes, ENOSPC);
   }
   OffloadFile made;
   made.file_ = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -56,13 +57,13 @@ Result<OffloadFile> OffloadFile::open(std::string directory, std::int64_t bytes)
     made.file_ = mkostemp(name.data(), O_CLOEXEC);
     if (made.file_ >= 0) unlink(name.c_str());
   }
-  if (made.file_ < 0) return no_file(directory, bytes, std::strerror(errno));
+  if (made.file_ < 0) return no_file(directory, bytes, errno);
   if (const int why = posix_fallocate(made.file_, 0, bytes); why != 0) {
-    return no_file(directory, bytes, std::strerror(why));
+    return no_file(directory, bytes, why);
   }
   void* mapped = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
                       made.file_, 0);
-  if (mapped == MAP_FAILED) return no_file(directory, bytes, std::strerror(errno));
+  if (mapped == MAP_FAILED) return no_file(directory, bytes, errno);
   made.data_ = static_cast<std::byte*>(mapped);
   made.bytes_ = bytes;
   return made;

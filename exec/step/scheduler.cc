@@ -547,6 +547,8 @@ void Scheduler::workers_loop() {
 Result<> Scheduler::run(const StepOptions& options) {
   std::unique_lock lock(mutex_);
   if (!failure_.empty()) return Error{failure_};
+  // What the loss carries is part of its kernels' arguments.
+  if (options.loss_scale != options_.loss_scale) local_.device.forget_graphs();
   options_ = options;
   open_ = 0;
   for (Queue& queue : queues_) {

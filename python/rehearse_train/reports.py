@@ -21,12 +21,17 @@ class MemoryParts(_WithExperts):
     context: int
 
 
-class RankMemory(TypedDict):
+class _Kinds(TypedDict, total=False):  # of models whose layers differ
+    kinds: list[dict[str, Any]]
+
+
+class RankMemory(_Kinds):
     ranks: list[int]
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     peak_device_bytes: int
     host_bytes: int
+    nvme_bytes: int
     allocator_retries: int
     remapped_bytes: int
     at_op: Optional[str]
@@ -51,6 +56,8 @@ class Memory(_OurMemory):
     peak_device_bytes: int
     host_bytes: int
     host_capacity_bytes: Optional[int]
+    nvme_bytes: int
+    nvme_capacity_bytes: Optional[int]
     near_capacity: bool
     verdict: str  # yes, tight, no
     bad_day: Optional[dict[str, Any]]

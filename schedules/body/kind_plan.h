@@ -17,7 +17,8 @@ inline KindPlan kind_plan(const Layout& layout) {
           .tensor = plan.tensor_parallel,
           .context = plan.context_parallel,
           .expert = plan.expert_parallel,
-          .local = layout.shape.local};
+          .local = layout.shape.local,
+          .index_loss = static_cast<std::int64_t>(plan.indexer_loss)};
 }
 
 }  // namespace rehearse

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "schedules/model/layer_mix.h"
+
 namespace rehearse {
 namespace {
 
@@ -103,7 +105,8 @@ Json model_facts(const Transformer& m) {
              {"prediction_layers", m.prediction_layers},
              {"dense_layers", dense_layers(m)},
              {"experts", expert_facts(m)},
-             {"latent", latent_facts(m.latent)}};
+             {"latent", latent_facts(m.latent)},
+             {"indexer", has_indexer(m)}};
   // A table of positions is as long as the longest sequence; other positions cost nothing.
   facts["learned_positions"] =
       m.positions == PositionKind::Learned ? Json(m.max_positions) : Json(nullptr);

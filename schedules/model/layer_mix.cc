@@ -50,6 +50,18 @@ std::int64_t streams(const Transformer& model) {
   return model.mix ? model.mix.layers->streams : 1;
 }
 
+bool has_indexer(const Transformer& model) {
+  const auto has = [](const Transformer& of) {
+    return std::ranges::any_of(mixers_of(of),
+                               [](const BoundKind& mixer) { return trains_indexer(mixer); });
+  };
+  if (has(model)) return true;
+  for (std::int32_t i = 0; i < variants(model); ++i) {
+    if (has(variant(model, i))) return true;
+  }
+  return false;
+}
+
 const std::vector<ExtraVector>& extra_of(const Transformer& model) {
   static const std::vector<ExtraVector> kNone;
   return model.mix ? model.mix.layers->extra : kNone;

@@ -62,6 +62,8 @@ const std::vector<BoundKind>& kinds_at_head(const Transformer& model);
 inline bool has_mixer(const Transformer& model) {
   return model.has_attention || !mixers_of(model).empty();
 }
+// Whether layers have an indexer that picks their keys, which a loss may train (KindPlan).
+bool has_indexer(const Transformer& model);
 // What a model has that is more than attention with an MLP or experts, for people; empty: nothing.
 std::string beyond_plain_layers(const Transformer& model);
 // The names of all kinds in a model's layers but attention, MLP and experts, in the order of

@@ -156,8 +156,12 @@ void add_experts(const Transformer& model, std::vector<ModelPart>& parts) {
 }
 
 void add_kinds(const std::vector<BoundKind>& kinds, std::vector<ModelPart>& parts) {
+  std::uint8_t block = kFirstKind;
   for (const BoundKind& kind : kinds) {
+    const std::size_t before = parts.size();
     std::ranges::move(parts_of(kind), std::back_inserter(parts));
+    for (std::size_t i = before; i < parts.size(); ++i) parts[i].block = block;
+    ++block;
   }
 }
 
@@ -186,7 +190,10 @@ void add_feed_forward(const Transformer& model, std::int64_t layer, std::vector<
 
 void add_layer(const Transformer& model, std::int64_t layer, std::vector<ModelPart>& parts) {
   if (has_mixer(model)) add_mixer(model, parts);
-  if (model.has_mlp) add_feed_forward(model, layer, parts);
+  if (!model.has_mlp) return;
+  const std::size_t before = parts.size();
+  add_feed_forward(model, layer, parts);
+  for (std::size_t i = before; i < parts.size(); ++i) parts[i].block = kSecondBlock;
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ struct ModelPart {
   // Every rank has the part whole, and the gradient of its own heads alone.
   bool of_own_heads = false;
   bool muon = true;  // a product that Muon orthogonalizes, where it does any
+  // Of a layer: what stands before its first sum, behind it, or the i-th of its kinds (kFirstKind +
+  // i)
+  std::uint8_t block = 0;
 
   // Takes weight decay even where only matrices do.
   bool matrix() const { return use == PartUse::Product || use == PartUse::Lookup; }
@@ -53,6 +56,10 @@ struct ModelPart {
   std::int64_t rows() const { return copies * out; }
   std::int64_t elements() const { return rows() * in; }
 };
+
+// Blocks of a layer (ModelPart::block): what reads the stream first (attention, or the kind in its
+// place, with its norm), MLP or experts behind it, kinds beside it.
+enum : std::uint8_t { kFirstBlock, kSecondBlock, kFirstKind };
 
 // In the order of the model: an embedding's table and positions; a layer's first norm, qkv, ...; a
 // head's norm and, where it is not tied, its table. A layer from model.layers on predicts further

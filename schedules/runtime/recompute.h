@@ -22,12 +22,13 @@ enum class RecomputePart : std::uint8_t {
   Mlp,               // of dense layers, whole
   Experts,           // moe: router to combine, shared experts too
   SharedExperts,
-  DeltaNormOut,  // gdn_norm_out: a delta net's norm and gate
-  Operators,     // torchtitan's selective; no word of a file: all but every second product and
-                 // attention
+  DeltaNormOut,     // gdn_norm_out: a delta net's norm and gate
+  ResidualStreams,  // mhc: several residual streams, what blocks read of them, and their norms
+  Operators,        // torchtitan's selective; no word of a file: all but every second product and
+                    // attention
 };
 // Those that a file may list.
-inline constexpr std::size_t kNumRecomputeParts = 9;
+inline constexpr std::size_t kNumRecomputeParts = 10;
 
 class Recompute {
  public:

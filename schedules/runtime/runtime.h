@@ -63,8 +63,9 @@ enum class ContextParallelAlgorithm : std::uint8_t { Ring, AllGather, AllToAll, 
 // cheap (torchtitan's operator-level checkpointing).
 enum class SelectiveRecompute : std::uint8_t { AttentionCore, Operators };
 // Which operands of an 8-bit product a kernel casts: all of them before every product; only what
-// has not been cast before; or only what no kernel before it writes in 8 bit (Transformer Engine).
-enum class Fp8Casts : std::uint8_t { Reused, EachProduct, Unwritten };
+// has not been cast before; only what no kernel before it writes in 8 bit (Transformer Engine); or
+// all of them before every product, with a scale for each row or column that the product sums over.
+enum class Fp8Casts : std::uint8_t { Reused, EachProduct, Unwritten, EachRow };
 
 // Memory-bound operations that run op by op, as eager PyTorch does; `router` and `permute` are
 // those of layers with experts.
@@ -98,6 +99,7 @@ struct RuntimeTraits {
   GradientAccumulation gradient_accumulation = GradientAccumulation::Fused;
   bool gradient_reduction_cast = false;  // gradients are cast and copied to be reduced
   bool gather_copies = false;            // gathered parameters are copied out of a common buffer
+  bool sequence_copies = false;  // so are the sequence's parts around tensor-parallel collectives
   // Tensors of more elements are gathered and reduced as lists of one part per rank; 0: none are.
   std::int32_t listed_elements = 0;
   // Of them: one that is read again before so many elements more stays gathered meanwhile.

@@ -124,7 +124,7 @@ constexpr std::array kConstantKeys{
 };
 constexpr KeyTable kConstants{.title = "constants", .keys = kConstantKeys};
 
-constexpr std::array<std::string_view, 4> kKeep{"always", "drop", "saved", "cheap"};
+constexpr std::array<std::string_view, 5> kKeep{"always", "drop", "saved", "cheap", "streams"};
 constexpr std::array<std::string_view, 2> kRecompute{"all", "drop"};
 constexpr std::array<std::string_view, 1> kPhases{"W"}, kMixer{"rows"};
 constexpr std::array kRowKeys{

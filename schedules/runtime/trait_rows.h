@@ -84,7 +84,8 @@ inline constexpr std::array<std::string_view, 3> kPipelineOverlaps{"never", "int
                                                                    "always"};
 inline constexpr std::array<std::string_view, 2> kTensorPieces{"rows", "user_buffers"};
 inline constexpr std::array<std::string_view, 2> kSelective{"attention_core", "operators"};
-inline constexpr std::array<std::string_view, 3> kFp8Casts{"reused", "each_product", "unwritten"};
+inline constexpr std::array<std::string_view, 4> kFp8Casts{"reused", "each_product", "unwritten",
+                                                           "each_row"};
 
 }  // namespace trait
 
@@ -103,6 +104,9 @@ inline constexpr std::array kTraitRows = [] {
            "gradients are cast and copied into the buffer of their reduction"),
       flag("gather_copies", &T::gather_copies,
            "parameters are copied out of the buffer of their gather, on the compute stream"),
+      flag("sequence_copies", &T::sequence_copies,
+           "under sequence parallelism an array is copied behind its gather and before its "
+           "reduce-scatter, whose ranks hold parts of every sample"),
       count(
           "listed_elements", &T::listed_elements, 0, 2e9,
           "tensors of more elements are gathered and reduced as lists of one part per rank, while "
@@ -140,8 +144,9 @@ inline constexpr std::array kTraitRows = [] {
       of_plan(flag("grouped_experts", &T::grouped_experts,
                    "the products of a rank's experts are one launch, not one after another"),
               "null | true", "false", "experts one after another are priced"),
-      count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
-            "bytes that the update moves per parameter"),
+      of_plan(count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
+                    "bytes that the update moves per parameter"),
+              "null", "80", "an update that moves so much is priced"),
       count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
             "the same where the products run in fp32"),
       count("fsdp_hook_launches", &T::fsdp_hook_launches, 0, 10000,
@@ -153,9 +158,10 @@ inline constexpr std::array kTraitRows = [] {
       of_plan(flag("checkpoint_early_stop", &T::checkpoint_early_stop,
                    "recomputation of a layer ends once the last saved tensor is there"),
               "null | false", "true", "recomputation that ends early is priced"),
-      choice("fp8_casts", &T::fp8_casts, kFp8Casts,
-             "operands of 8-bit products are cast once, before each product, or where no kernel "
-             "writes them in 8 bit"),
+      of_plan(choice("fp8_casts", &T::fp8_casts, kFp8Casts,
+                     "operands of 8-bit products are cast once, before each product with one scale "
+                     "or one for each row, or where no kernel writes them in 8 bit"),
+              "null", R"("each_row")", "casts of operands are priced"),
       of_plan(flag("deterministic", &T::deterministic,
                    "no fused loss, and no attention whose sums have no fixed order"),
               "null | true", "false", "kernels in any order are priced"),

@@ -41,6 +41,9 @@ constexpr bool is_block_scaled(ComputeType type) {
 }
 // How Chimera takes more micro-batches than positions (arXiv 2107.06925, section 3.5).
 enum class ChimeraScaling : std::uint8_t { None, ForwardDoubling, BackwardHalving };
+// What trains an indexer that picks the keys of attention: its scores held against attention's own,
+// over the keys that it picked or over all (arXiv 2512.02556, section 2.1).
+enum class IndexerLoss : std::uint8_t { None, Sparse, Dense };
 // Ranks of a product by SUMMA: both operands cut in rows and columns. 0 x 0: not. Of the t ranks
 // of tp the one at place i columns + j is in row i and column j.
 struct TensorGrid {
@@ -120,8 +123,8 @@ struct Plan {
   // and a transfer. Empty: estimates by FLOPs. Not a key of files.
   std::vector<StageTimes> planned_stages;
   Nanoseconds planned_transfer{0};
-  // Whether the order that was taken places recomputations into bubbles, as ops of their own
-  // (schedules/order/place_recompute.h). Not a key of files.
+  // Whether its order places recomputations into bubbles, as ops of their own (key
+  // recompute_in_advance; of a planned schedule, whether the order that was taken does).
   bool places_recompute = false;
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
@@ -140,6 +143,8 @@ struct Plan {
   std::int64_t sequence_length = 0;
   Recompute recompute;
   std::int32_t recompute_layers = 0;  // the first layers of every chunk alone; 0: all of them
+  // Layers whose residual streams are made again together; 0: those of a chunk.
+  std::int32_t recompute_stream_layers = 0;
   std::int32_t loss_chunks = 1;  // the head and its loss go over a micro-batch's tokens in pieces
   Precision precision;
   Optimizer optimizer = Optimizer::AdamW;
@@ -164,6 +169,7 @@ struct Plan {
   std::int32_t head_exchange_group = 0;
   TensorGrid tensor_parallel_2d;
   ChimeraScaling chimera_scaling = ChimeraScaling::None;
+  IndexerLoss indexer_loss = IndexerLoss::None;
   PairOverlap overlap_pair = PairOverlap::Full;
   ExpertDispatch expert_dispatch = ExpertDispatch::AllToAll;
   ExpertRouting expert_routing = ExpertRouting::Uniform;

@@ -27,6 +27,7 @@ inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16
                                                                    "fp8",  "mxfp8", "nvfp4"};
 inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce",
                                                                     "parameter_server"};
+inline constexpr std::array<std::string_view, 3> kIndexerLossNames{"none", "sparse", "dense"};
 inline constexpr std::array<std::string_view, 3> kExpertDispatchNames{"all_to_all", "all_gather",
                                                                       "deduplicated"};
 inline constexpr std::array<std::string_view, 3> kExpertOverlapNames{"none", "shared", "pair"};

@@ -62,6 +62,8 @@ std::string_view missing(const Transformer& model, Part part) {
     case Part::DeltaNormOut:
       return drops(model, KindAgain::DeltaNormOut) ? ""
                                                    : "no delta net whose norm can be made again";
+    case Part::ResidualStreams:
+      return streams(model) > 1 ? "" : "one residual stream, no hyper-connections";
     case Part::AttentionCore:
     case Part::Norm:
     case Part::Operators:
@@ -110,6 +112,9 @@ std::string unfit_parts(const Transformer& model, const Plan& plan) {
       return std::string(name_of(part)) + ": the model has " + std::string(lacks);
     }
   }
+  if (plan.recomputes(Part::ResidualStreams) && plan.recomputes(Part::Mlp)) {
+    return "residual_streams beside mlp: Megatron-LM refuses it, each has its own checkpoints";
+  }
   for (const Within& within : kWithin) {
     if (plan.recomputes(within.part) && plan.recomputes(within.whole)) {
       return std::string(name_of(within.part)) + " lies within " +
@@ -144,6 +149,10 @@ bool keeps_layer(const Plan& plan, std::int64_t layer) {
                                  : static_cast<std::size_t>(plan.prediction_stage);
   const std::int64_t own = plan.stage_layers.empty() ? 0 : plan.stage_layers[behind];
   return own + layer - first >= plan.recompute_layers;
+}
+
+bool recomputes_streams(const Transformer& model, const Plan& plan) {
+  return !plan.recompute.is_full() && plan.recomputes(Part::ResidualStreams) && streams(model) > 1;
 }
 
 std::string recompute_json(const Plan& plan) {

@@ -14,7 +14,7 @@ namespace rehearse {
 
 inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePartNames{
     "attention_core", "norm",           "mlp_activation", "expert_activation", "latent_up", "mlp",
-    "experts",        "shared_experts", "delta_norm_out"};
+    "experts",        "shared_experts", "delta_norm_out", "residual_streams"};
 
 // Why the plan's parts cannot be computed again, in one line; empty: they can. REQUIRES: the plan's
 // runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
@@ -29,6 +29,10 @@ Recompute recompute_of(const JsonValue& value, const Plan& plan);
 // Whether the plan computes other layers again, but not this one: plan.recompute_layers, of every
 // chunk the first so many. Layers of prediction stand behind their chunk's own.
 bool keeps_layer(const Plan& plan, std::int64_t layer);
+
+// Whether streams (layer_mix.h) are computed again: of a block of layers, recompute_stream_layers
+// of a chunk or all of them, what lies between its layers' blocks, before the backward of the last.
+bool recomputes_streams(const Transformer& model, const Plan& plan);
 
 // Whether what backwards compute again may stand in the plan's order as ops of its own, ahead of
 // them (schedules/order/place_recompute.h): somebody asks for it, there is something to compute

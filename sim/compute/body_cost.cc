@@ -402,15 +402,16 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
 }
 
 // One layer forward and backward with its share of the idle time, gathers of ZeRO-3 slowing it.
+// `made`: filled with the bodies.
 double clock_of(const Cluster& cluster, const Layout& layout, const ComputeCosts& costs,
-                const CollectiveTimes& collectives) {
+                const CollectiveTimes& collectives, std::vector<std::pair<BodyShape, Body>>& made) {
   const Transformer& model = layout.model;
   const Plan& plan = layout.plan;
   if (costs.scalars.pj_per_flop <= 0 || model.layers == 0) return 1;
   PowerUse use;
   double busy_ns = 0;
   const auto add = [&](const BodyShape& shape, double share) {
-    const Body body = make_body(layout, shape);
+    const Body& body = made.emplace_back(shape, make_body(layout, shape)).second;
     const Totals totals = Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
     use.flops16 += share * totals.flops16;
     use.hbm_bytes += share * totals.hbm_bytes;
@@ -508,17 +509,23 @@ Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Layout& 
 }
 
 Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Layout& layout,
-                                          const CollectiveTimes& collectives,
-                                          KernelScalars scalars) {
+                                          const CollectiveTimes& collectives, KernelScalars scalars,
+                                          KnownProducts* known) {
   ComputeModel made;
   made.costs_ = costs_of(cluster, layout, std::move(scalars));
+  made.costs_.known_products = known;
   if (made.costs_.peak_flops <= 0 || made.costs_.memory_bytes_per_s <= 0) {
     return Error{cluster.path + ": gpu.peak_dense_tflops: no peak for the plan's precision"};
   }
   made.collectives_ = collectives;
   made.plan_ = layout.plan;
-  made.costs_.clock = clock_of(cluster, layout, made.costs_, collectives);
+  made.costs_.clock = clock_of(cluster, layout, made.costs_, collectives, made.bodies_);
   return made;
+}
+
+const Body* ComputeModel::made(const BodyShape& shape) const {
+  const auto found = std::ranges::find(bodies_, shape, &std::pair<BodyShape, Body>::first);
+  return found == bodies_.end() ? nullptr : &found->second;
 }
 
 BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {

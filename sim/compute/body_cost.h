@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "schedules/base/result.h"
@@ -71,8 +72,14 @@ class ComputeModel {
   static Result<ComputeModel> create(const Cluster& cluster, const Layout& layout,
                                      const CollectiveTimes& collectives);
   // The same with scalars that the caller has (tests, what-if).
+  // `known`: what was found of products under other plans, of who prices many; null: nothing.
   static Result<ComputeModel> create(const Cluster& cluster, const Layout& layout,
-                                     const CollectiveTimes& collectives, KernelScalars scalars);
+                                     const CollectiveTimes& collectives, KernelScalars scalars,
+                                     KnownProducts* known = nullptr);
+
+  // The body of the layout that it was created with, where it has been made for the clock; else
+  // null.
+  const Body* made(const BodyShape& shape) const;
 
   // `layer`: of the model, whose experts have the rows that a run measured there; -1: their mean.
   BodyCost price(const Body& body, std::int32_t layer = -1) const;
@@ -100,6 +107,7 @@ class ComputeModel {
   ComputeCosts costs_;
   CollectiveTimes collectives_;
   Plan plan_;
+  std::vector<std::pair<BodyShape, Body>> bodies_;
 };
 
 }  // namespace rehearse::sim

@@ -14,6 +14,8 @@
 
 namespace rehearse::sim {
 
+class KnownProducts;  // gemm_cost.h
+
 // One GPU as the kernels see it.
 struct ComputeCosts {
   KernelScalars scalars;
@@ -54,7 +56,8 @@ struct ComputeCosts {
   bool rms_norms = false;
   std::int64_t vocabulary = 0;  // of one rank
   WorkerSharing sharing;
-  Correction correction;  // by a measured step; `host` is not of a node
+  Correction correction;                    // by a measured step; `host` is not of a node
+  KnownProducts* known_products = nullptr;  // of these scalars, of who prices many plans
 };
 
 struct NodeCost {

@@ -13,6 +13,12 @@ double ceil_divide(std::int64_t a, std::int64_t b) {
   return static_cast<double>(whole);
 }
 
+// Rows of a piece that lie in so many ranks' shards: one launch, whose tiles end where the shards
+// do.
+bool in_shards(const Node& node) {
+  return node.pieces > 1 && node.batch > 1;
+}
+
 // Grouped products are one call each, dealt to a few streams: so many share the SMs.
 std::int64_t together(const KernelScalars& scalars, const Node& node) {
   return std::min(node.batch, static_cast<std::int64_t>(scalars.grouped_streams));
@@ -74,6 +80,28 @@ TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
   return {.fraction = weights > 0 ? sum / weights : 0};
 }
 
+namespace {
+
+KnownProducts::Reached reached(const KernelScalars& scalars, const Node& node, MeasuredTable type,
+                               std::int32_t sms) {
+  const TableEfficiency table = table_efficiency(scalars, node, type);
+  if (table.fraction > 0) return {table.fraction, true, table.exact};
+  return {scalars.gemm_sustained *
+          tile_wave_efficiency(scalars, sms, node.m, node.n, node.k, together(scalars, node))};
+}
+
+KnownProducts::Reached reached(const ComputeCosts& costs, const Node& node, MeasuredTable type,
+                               std::int32_t sms) {
+  if (costs.known_products == nullptr) return reached(costs.scalars, node, type, sms);
+  const auto role = static_cast<std::int64_t>(node.role()), table = static_cast<std::int64_t>(type);
+  KnownProducts::Reached& known = costs.known_products->of(
+      {node.m, node.n, node.k, node.batch, (std::int64_t{sms} << 16) + (table << 8) + role});
+  if (known.fraction == 0) known = reached(costs.scalars, node, type, sms);
+  return known;
+}
+
+}  // namespace
+
 NodeCost gemm_cost(const ComputeCosts& costs, const Node& node, std::int32_t taken) {
   const KernelScalars& scalars = costs.scalars;
   const std::int32_t sms = std::max(costs.sms - taken, 1);
@@ -92,17 +120,24 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node, std::int32_t tak
   } else {
     // A table in 16 bit says nothing about 8 bit: each has the points and the peak of its type.
     const MeasuredTable type = fp8 ? costs.quantised : MeasuredTable::Products;
-    const TableEfficiency table = table_efficiency(scalars, node, type);
+    // What was measured are products of rows that lie together.
+    Node whole = node;
+    if (in_shards(node)) {
+      whole.m *= whole.batch;
+      whole.batch = 1;
+    }
+    const KnownProducts::Reached of = reached(costs, whole, type, sms);
     bool measured_gradient = false;
-    if (table.fraction > 0) {
-      fraction = table.fraction;
+    fraction = of.fraction;
+    if (of.of_table) {
       if (fp8) peak = costs.quantised_peak_flops;
-      cost.level = table.exact ? CostLevel::Measured : CostLevel::Interpolated;
+      cost.level = of.exact ? CostLevel::Measured : CostLevel::Interpolated;
       cost.table = type;
       measured_gradient = !scalars.gemm_tables[static_cast<std::size_t>(type)].for_weight_gradients;
-    } else {
-      fraction = scalars.gemm_sustained * tile_wave_efficiency(scalars, sms, node.m, node.n, node.k,
-                                                               together(scalars, node));
+    }
+    if (in_shards(node)) {
+      fraction *= tile_wave_efficiency(scalars, sms, node.m, node.n, node.k, node.batch) /
+                  tile_wave_efficiency(scalars, sms, whole.m, whole.n, whole.k, 1);
     }
     // Tables with accumulation hold weight gradients themselves.
     if (gradient && !measured_gradient) peak /= scalars.weight_gradient;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "sim/memory/memory_kinds.h"
 #include "sim/memory/replay/memory_replay.h"
 #include "sim/memory/row_memory.h"
 
@@ -111,7 +112,13 @@ bool wants_margin(const MemoryReport& report) {
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order, const MemoryNeed* need) {
   const auto setup_of = [&](const Layout& loaded) {
-    return replay_setup(profile, loaded, cluster.gpu.compute_capability.value_or(0), order);
+    ReplaySetup setup =
+        replay_setup(profile, loaded, cluster.gpu.compute_capability.value_or(0), order);
+    if (need == nullptr) {  // who asks whether it fits does not ask what fills it
+      setup.kinds = memory_kinds(loaded.model);
+      if (!setup.kinds.empty()) name_kinds(setup.programs, loaded.model, setup.kinds);
+    }
+    return setup;
   };
   const DayLoad load = day_load(layout);
   const LoadedLayout busiest(layout, {.rows = load.rows});

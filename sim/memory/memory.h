@@ -35,6 +35,14 @@ struct MemoryParts {
   }
 };
 
+// What a rank has of a kind of block, in a model whose layers differ (memory_kinds.h).
+struct KindMemory {
+  std::string kind;              // "mamba2", "attention", "experts", "embedding", ...
+  std::int64_t layers = 0;       // of the rank that have one
+  std::int64_t parameters = 0;   // of them on the rank, whatever ZeRO shards
+  std::int64_t activations = 0;  // [B] of MemoryParts::activations; all kinds make that, exactly
+};
+
 // Whether a peak is so near the capacity, on either side, that `fits` may well be wrong: published
 // peaks lie up to 5 % from the predicted ones (docs/memory.md, "Reached").
 constexpr double kNearCapacity = 0.05;
@@ -65,6 +73,7 @@ struct RankMemory {
   bool left_out = false, at_op_behind = false;
   std::int64_t peak_in_steps = 0;  // [B] at most peak_allocated, which it is unless at_building
   MemoryParts parts;               // what was alive at the peak
+  std::vector<KindMemory> kinds;   // of models whose layers differ, where all figures are wanted
   std::int64_t host = 0;           // [B] most in host memory: plan.offload
   std::int64_t nvme = 0;           // [B] likewise on the node's drives
   std::int32_t retries = 0;  // allocations that had to empty the cache first, in all replayed steps

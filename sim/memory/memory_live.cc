@@ -25,7 +25,7 @@ class Counter {
   std::int64_t most() const { return most_; }
   void begin() { most_ = now_; }
 
-  void make(std::int64_t& tensor, std::int64_t bytes, bool /*kept*/) {
+  void make(std::int64_t& tensor, std::int64_t bytes, bool /*kept*/, std::uint8_t /*kind*/) {
     tensor = bytes > 0 ? CachingAllocator::round_size(bytes) : 0;
     now_ += tensor;
     most_ = std::max(most_, now_);
@@ -34,6 +34,7 @@ class Counter {
     now_ -= tensor;
     tensor = 0;
   }
+  void take(std::int64_t /*tensor*/, std::uint8_t /*kind*/) {}
   std::int64_t bytes(std::int64_t tensor) const { return tensor; }
   void enter(std::size_t, std::ptrdiff_t) {}
   void leave_forward(std::size_t) {}
@@ -81,6 +82,7 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
       stage.add(of_segment(programs, layout, segments[s][i]), /*unit=*/0,
                 leaves(plan, segments[s], i, /*chosen=*/0));
     }
+    stage.form_blocks(plan.recompute_stream_layers);
     const bool inside =
         stage.incoming == handover && stage.outgoing == handover;  // alike where their parts are
     const auto same = std::ranges::find(seen, stage.parts, &StageSegments::parts);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "schedules/base/json_reader.h"
+#include "schedules/model/parts.h"
 #include "schedules/runtime/runtime_file.h"
 
 namespace rehearse::sim {
@@ -181,9 +182,12 @@ class ProfileReader {
       row.keep = keep->text == "always"  ? Keep::Always
                  : keep->text == "drop"  ? Keep::Drop
                  : keep->text == "cheap" ? Keep::Cheap
-                                         : Keep::Saved;
+                 : keep->text == "saved" ? Keep::Saved
+                                         : Keep::Streams;
     }
     row.weight_phase = item.given("phase") != nullptr;
+    const Flags second = Flags{1} << static_cast<unsigned>(Flag::NoMlp);
+    row.block = (row.condition.none & second) != 0 ? kSecondBlock : kFirstBlock;
     return row;
   }
 

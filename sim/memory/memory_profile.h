@@ -114,12 +114,14 @@ struct Condition {
 };
 
 enum class Keep : std::uint8_t {
-  No,      // freed inside the forward
-  Always,  // kept for the backward
-  Drop,    // kept, but selective recomputation drops it and makes it again
-  Saved,   // kept only under selective recomputation, else freed inside the forward
-  Cheap,   // as Drop, and where nothing is recomputed a compiled program makes it again all the
-           // same, at its last use: its kernel is fused with that
+  No,       // freed inside the forward
+  Always,   // kept for the backward
+  Drop,     // kept, but selective recomputation drops it and makes it again
+  Saved,    // kept only under selective recomputation, else freed inside the forward
+  Cheap,    // as Drop, and where nothing is recomputed a compiled program makes it again all the
+            // same, at its last use: its kernel is fused with that
+  Streams,  // kept; where residual streams are computed again, dropped when the forward of its
+            // block of layers ends, and made again before the backward of the block's last
 };
 
 struct ScriptRow {
@@ -138,6 +140,7 @@ struct ScriptRow {
   Condition condition;
   bool weight_phase = false;   // freed by W where the backward is split
   bool whole_forward = false;  // Recompute: temporaries too
+  std::uint8_t block = 0;      // of a layer, whose tensor it is (ModelPart::block)
   // Backward, Allocate: the forward has dropped the tensor, which is made again here; with any of
   // the conditions kMakesAgain it is so, too.
   bool again = false;

@@ -29,7 +29,9 @@ constexpr std::int64_t& at(SizeLetters& letters, SizeLetter letter) {
 // and layernorm_linear.py: save_for_backward of ln_out and inputmat in fp8); torchao, which casts
 // for every product again, keeps the input.
 bool keeps_fp8_operands(const Plan& plan) {
-  return is_quantized(plan.precision.compute) && plan.runtime.fp8_casts != Fp8Casts::EachProduct;
+  const Fp8Casts casts = plan.runtime.fp8_casts;
+  return is_quantized(plan.precision.compute) && casts != Fp8Casts::EachProduct &&
+         casts != Fp8Casts::EachRow;
 }
 
 // What the backward of a script makes again: nothing, the tensors that its rows mark as dropped, or
@@ -88,6 +90,10 @@ class Compiler {
     for (const char* name : {"input", "output", "output_gradient", "input_gradient"}) slot(name);
   }
 
+  // What is kept of streams is noted: it is computed again, in blocks of layers.
+  void note_streams() { notes_streams_ = true; }
+  // What streams are is that kind's (ModelPart::block).
+  void hold_streams(std::uint8_t kind) { streams_ = kind; }
   // Of a head whose loss is the root's: there it is of all replicas' tokens.
   void through_root(ReplicaRole role, std::int64_t replicas) {
     role_ = role;
@@ -187,6 +193,7 @@ class Compiler {
 
   void allocate(std::vector<ScriptStep>& steps, const ScriptRow& row, bool kept) {
     const std::int64_t bytes = letters_.bytes(row.size);
+    kind_ = streams_ != 0 && has(row.size, SizeLetter::Streams) ? streams_ : row.block;
     const bool of_loss = role_ != ReplicaRole::Alike && is_of_loss(row.size);
     if (!of_loss) return allocate(steps, row.tensor, bytes, kept);
     const bool forward = &steps == &program_.forward;
@@ -207,7 +214,7 @@ class Compiler {
     if (alive(s) || bytes <= 0) return;
     alive_[static_cast<std::size_t>(s)] = true;
     bytes_[static_cast<std::size_t>(s)] = bytes;
-    steps.push_back({.bytes = bytes, .slot = s, .kept = kept});
+    steps.push_back({.bytes = bytes, .slot = s, .kept = kept, .kind = kind_});
   }
   // A head's tensors of the loss are of tokens and words, not of the hidden columns.
   static bool has(const SizeFormula& size, SizeLetter letter) {
@@ -224,7 +231,7 @@ class Compiler {
     const auto at = static_cast<std::size_t>(s);
     if (!remakes_ || keep_[at] != Keep::Cheap || alive(s) || bytes_[at] == 0) return;
     alive_[at] = true;
-    steps.push_back({.bytes = bytes_[at], .slot = s});
+    steps.push_back({.bytes = bytes_[at], .slot = s, .kind = kind_});
   }
   void free(std::vector<ScriptStep>& steps, std::string_view name, bool weight_phase = false) {
     const std::int16_t s = slot(name);
@@ -237,9 +244,10 @@ class Compiler {
   bool survives(Keep keep) const {
     switch (remade_) {
       case Remade::Nothing:
-        return keep == Keep::Always || keep == Keep::Drop || (keep == Keep::Cheap && !remakes_);
+        return keep == Keep::Always || keep == Keep::Drop || keep == Keep::Streams ||
+               (keep == Keep::Cheap && !remakes_);
       case Remade::Dropped:
-        return keep == Keep::Always || keep == Keep::Saved;
+        return keep == Keep::Always || keep == Keep::Saved || keep == Keep::Streams;
       case Remade::Everything:
         return false;
     }
@@ -248,7 +256,7 @@ class Compiler {
 
   bool needed_again(Keep keep) const {
     return keep == Keep::Always || keep == Keep::Drop || keep == Keep::Cheap ||
-           (keep == Keep::Saved && remade_ == Remade::Dropped);
+           keep == Keep::Streams || (keep == Keep::Saved && remade_ == Remade::Dropped);
   }
 
   // The forward, or its repetition inside the backward: then what is still there is not made again,
@@ -264,7 +272,11 @@ class Compiler {
         if (again && row.tensor == "output") continue;
         const bool kept = !again && (row.tensor == "output" || survives(row.keep));
         keep_[static_cast<std::size_t>(slot(row.tensor))] = row.keep;
+        const std::size_t before = steps.size();
         allocate(steps, row, kept);
+        if (again || steps.size() == before) continue;
+        if (row.tensor == "output") program_.output = steps.back().bytes;
+        if (notes_streams_ && row.keep == Keep::Streams) program_.streams.push_back(steps.back());
       } else if (row.act == ScriptRow::Act::Free) {
         // The last use in the forward: autograd (or the repetition) may still hold the tensor.
         const Keep keep = keep_[static_cast<std::size_t>(slot(row.tensor))];
@@ -305,6 +317,9 @@ class Compiler {
   const ScriptRows& script_;
   const SizeLetters& letters_;
   Flags flags_;
+  bool notes_streams_ = false;
+  std::uint8_t streams_ = 0;  // 0: nobody's
+  std::uint8_t kind_ = 0;     // of the row
   ReplicaRole role_ = ReplicaRole::Alike;
   std::int64_t replicas_ = 1;
   bool outputs_ = false;  // have been there
@@ -437,7 +452,8 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   using R = RecomputePart;
   // Full recomputation runs the whole forward again, so that no row drops anything by itself.
   const auto alone = [&](R part) { return !plan.recompute.is_full() && plan.recomputes(part); };
-  set(Flag::NormAgain, alone(R::Norm));
+  // Norms of blocks that read streams are made again with them.
+  set(Flag::NormAgain, alone(R::Norm) && !recomputes_streams(model, plan));
   set(Flag::LatentAgain, alone(R::LatentUp));
   set(Flag::ActivationAgain, alone(experts ? R::ExpertActivation : R::MlpActivation));
   set(Flag::MlpAgain, alone(experts ? R::Experts : R::Mlp));
@@ -469,7 +485,8 @@ Remade remade_by(const Plan& plan) {
 // Whether the backward makes rows again that say so. Full recomputation runs the whole forward
 // again, so that no row drops anything by itself.
 bool drops(const Plan& plan, KindAgain part) {
-  if (part == KindAgain::None || plan.recompute.is_full()) return false;
+  const bool alone = part == KindAgain::DeltaNormOut || part == KindAgain::LatentUp;
+  if (!alone || plan.recompute.is_full()) return false;
   return plan.recomputes(part == KindAgain::DeltaNormOut ? RecomputePart::DeltaNormOut
                                                          : RecomputePart::LatentUp);
 }
@@ -493,6 +510,7 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
     }
     std::int32_t number = 0;
     for (const BoundKind& mixer : kinds) {
+      const auto block = static_cast<std::uint8_t>(kFirstKind + number);
       const std::string prefix = mixer.kind->name + std::to_string(number++) + ".";
       const KindPlan plan = kind_plan(layout);
       const std::vector<double> slots = slots_of(mixer, plan);
@@ -504,6 +522,7 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
                                                   .size = bytes_formula(size),
                                                   .keep = keep,
                                                   .condition = {},
+                                                  .block = block,
                                                   .again = again}));
       };
       using Act = ScriptRow::Act;
@@ -518,9 +537,10 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
         const double size =
             bytes(saved.bytes) * static_cast<double>(s.tokens) / static_cast<double>(share);
         const bool dropped = drops(layout.plan, saved.dropped_by);
-        if (forward || dropped) {
-          act(Act::Allocate, saved.name, size, dropped ? Keep::No : Keep::Always, !forward);
-        }
+        const Keep keep = dropped                                          ? Keep::No
+                          : saved.dropped_by == KindAgain::ResidualStreams ? Keep::Streams
+                                                                           : Keep::Always;
+        if (forward || dropped) act(Act::Allocate, saved.name, size, keep, !forward);
         if (forward && dropped) act(Act::Free, saved.name, 0, Keep::No);
         if (!forward) act(Act::Free, saved.name, 0, Keep::No);
       }
@@ -528,6 +548,15 @@ std::vector<const ScriptRow*> with_kinds(const std::vector<ScriptRow>& rows,
     }
   }
   return all;
+}
+
+// The last kind of a layer that holds its streams; 0: none does.
+std::uint8_t streams_kind(const Transformer& model) {
+  const std::vector<BoundKind>& mixers = mixers_of(model);
+  for (std::size_t i = mixers.size(); i-- > 0;) {
+    if (holds_streams(*mixers[i].kind)) return static_cast<std::uint8_t>(kFirstKind + i);
+  }
+  return 0;
 }
 
 SegmentProgram compiled(const SegmentScript& script, const std::vector<BoundKind>& kinds,
@@ -542,7 +571,13 @@ SegmentProgram compiled(const SegmentScript& script, const std::vector<BoundKind
   const SizeLetters letters = size_letters(layout, experts);
   Compiler compiler(rows, letters, script_flags(profile, layout, experts, rotates));
   compiler.through_root(role, layout.plan.replicas());
-  return compiler.compile(remade, layout.plan.runtime.compiled, extent);
+  if (recomputes_streams(layout.model, layout.plan)) compiler.note_streams();
+  const std::uint8_t streams = streams_kind(layout.model);
+  compiler.hold_streams(streams);
+  SegmentProgram program = compiler.compile(remade, layout.plan.runtime.compiled, extent);
+  program.input_kind = has_mixer(layout.model) ? kFirstBlock : kSecondBlock;
+  if (streams > 0) program.input_kind = streams;
+  return program;
 }
 
 SegmentProgram layer_program(const MemoryProfile& profile, const Layout& layout, std::int32_t index,
@@ -686,6 +721,11 @@ SegmentProgram chained(std::span<const SegmentProgram> programs) {
   for (std::size_t i = 0; i < programs.size(); ++i) {
     add(whole.forward, programs[i].forward, slots[i]);
   }
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    add(whole.streams, programs[i].streams, slots[i]);
+  }
+  whole.output = programs.empty() ? 0 : programs.back().output;
+  whole.own_block = true;
   for (std::size_t i = 0; i < programs.size(); ++i) add(whole.again, programs[i].again, slots[i]);
   for (auto steps : {&SegmentProgram::backward, &SegmentProgram::apart}) {
     std::vector<ScriptStep>& to = whole.*steps;
@@ -698,6 +738,8 @@ SegmentProgram chained(std::span<const SegmentProgram> programs) {
   return whole;
 }
 
+// What a block of layers drops: the streams between blocks, the output among them, stay of its last
+// layer alone.
 ForwardBytes forward_bytes(const SegmentProgram& program) {
   std::vector<std::int64_t> held(static_cast<std::size_t>(program.slots), 0);
   ForwardBytes bytes;
@@ -707,6 +749,8 @@ ForwardBytes forward_bytes(const SegmentProgram& program) {
     slot = step.bytes;
     bytes.peak = std::max(bytes.peak, bytes.kept);
   }
+  for (const ScriptStep& step : program.streams) bytes.kept -= step.bytes;
+  if (!program.streams.empty()) bytes.kept -= program.output;
   return bytes;
 }
 
@@ -718,6 +762,7 @@ std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover) {
     held[static_cast<std::size_t>(step.slot)] = step.bytes;
   }
   held[kOutputSlot] = 0;
+  for (const ScriptStep& step : program.streams) held[static_cast<std::size_t>(step.slot)] = 0;
   return std::accumulate(held.begin(), held.end(), std::int64_t{0});
 }
 

@@ -21,6 +21,8 @@ struct ScriptStep {
   std::int16_t slot = 0;
   bool kept = false;          // lives beyond its op (part `activations`), else `workspace`
   bool weight_phase = false;  // freed by W where the backward is split
+  // Whose it is: a block of the layer (ModelPart::block), or what name_kinds makes of that.
+  std::uint8_t kind = 0;
 };
 
 struct SegmentProgram {
@@ -29,6 +31,12 @@ struct SegmentProgram {
   // and the rest. Empty unless asked for (segment_programs).
   std::vector<ScriptStep> again, apart;
   std::int16_t slots = 0;
+  // Of a layer whose residual streams are computed again: what the forward made and its block of
+  // layers drops (StageSegments), in the order in which it is made again.
+  std::vector<ScriptStep> streams;
+  std::int64_t output = 0;      // [B] handed on
+  std::uint8_t input_kind = 0;  // whose what it reads is, as ScriptStep::kind
+  bool own_block = false;       // it is a block of its own
 };
 
 // Bytes of every size letter: of a dense layer, and of one with experts.
@@ -74,7 +82,9 @@ const SegmentProgram& of_segment(const SegmentPrograms& programs, const Layout& 
 SegmentProgram chained(std::span<const SegmentProgram> programs);
 
 struct ForwardBytes {
-  std::int64_t kept = 0;  // [B] when the forward has ended, its output among them, its input not
+  // [B] when the forward has ended, its output among them, its input not; where streams are
+  // computed again, without what its block of layers drops
+  std::int64_t kept = 0;
   std::int64_t peak = 0;  // [B] inside it
 };
 ForwardBytes forward_bytes(const SegmentProgram& program);
@@ -85,7 +95,7 @@ ForwardBytes layer_forward_bytes(const MemoryProfile& profile, const Layout& lay
                                  std::int32_t index, bool rotates = true);
 
 // Bytes that a segment's forward leaves for its backward, its input among them (`handover`; 0: it
-// has none), its output not.
+// has none), its output not, nor what its block of layers drops.
 std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover);
 
 }  // namespace rehearse::sim

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "schedules/ir/stage_index.h"
+#include "sim/memory/memory_kinds.h"
 #include "sim/memory/memory_states.h"
 
 namespace rehearse::sim {
@@ -66,6 +67,14 @@ RankMemory memory_of(ReplayResult replay, const ReplaySetup& setup, const Cluste
   memory.peak_device = memory.peak_reserved + outside;
   memory.parts.communicators = beside.communicators;
   memory.parts.context = beside.context;
+  if (!setup.kinds.empty()) {
+    std::vector<SegmentInfo> segments;
+    for (const Stage stage : setup.stages[row.index()]) {
+      const std::vector<SegmentInfo>& of = setup.segments[stage.index()];
+      segments.insert(segments.end(), of.begin(), of.end());
+    }
+    memory.kinds = kind_memory(layout, segments, setup.kinds, replay.kinds);
+  }
   if (layout.model.experts.count > 0) {
     memory.parts.experts = expert_state_bytes(
         layout.plan, row_units(layout, setup.stages[row.index()], setup.order->placement.stages()));

@@ -5,7 +5,8 @@
 //
 // A Memory says what a tensor is:
 //   Tensor                             default-made: nothing there
-//   make(Tensor&, bytes, bool kept)    kept: beyond the op that makes it
+//   make(Tensor&, bytes, bool kept, kind)  kept: beyond the op that makes it; kind: whose it is
+//   take(Tensor, kind)                 it is that one's now
 //   drop(Tensor&)                      nothing there afterwards
 //   bytes(Tensor)                      0: nothing there
 //   enter(unit, next)                  before a segment runs, in either direction; next: the unit
@@ -22,6 +23,9 @@
 
 namespace rehearse::sim {
 
+// Of what belongs to no segment, in a walk whose kinds have names.
+inline constexpr std::uint8_t kHandedOnKind = 0;
+
 // A stage's segments and where each keeps its tensors: `slots` of them for a micro-batch.
 struct StageSegments {
   struct Part {
@@ -29,6 +33,8 @@ struct StageSegments {
     std::size_t unit = 0;  // of the row
     std::size_t slot = 0;  // first slot
     bool leaves = false;   // what its forward keeps goes to the host
+    // Of a block of layers whose streams are computed again: the first of them, at the last; -1
+    std::int32_t block = -1;
     bool operator==(const Part& other) const {
       return program == other.program && leaves == other.leaves;
     }
@@ -41,6 +47,24 @@ struct StageSegments {
   void meet(const Layout& layout, std::int32_t stage, std::int32_t stages) {
     incoming = stage > 0 ? layout.handover_bytes(stage - 1) : 0;
     outgoing = stage + 1 < stages ? layout.handover_bytes(stage) : 0;
+  }
+  // Layers one behind the other whose streams are computed again are blocks of `layers`, 0: one.
+  void form_blocks(std::int32_t layers) {
+    for (std::size_t i = 0, first = 0; i < parts.size(); ++i) {
+      const auto makes = [this](std::size_t part) {
+        return part < parts.size() && !parts[part].program->streams.empty();
+      };
+      if (!makes(i)) {
+        first = i + 1;
+        continue;
+      }
+      const bool whole = layers > 0 && i + 1 - first == static_cast<std::size_t>(layers);
+      const bool goes_on =
+          makes(i + 1) && !parts[i].program->own_block && !parts[i + 1].program->own_block;
+      if (goes_on && !whole) continue;
+      parts[i].block = static_cast<std::int32_t>(first);
+      first = i + 1;
+    }
   }
   void add(const SegmentProgram& program, std::size_t unit, bool leaves) {
     parts.push_back({&program, unit, slots, leaves});
@@ -63,14 +87,16 @@ class StageWalk {
 
   void forward(Tensor* tensors) {
     Tensor carried = Memory::kNothing;
-    if (stage_.incoming > 0) memory_.make(carried, stage_.incoming, true);
+    if (stage_.incoming > 0) memory_.make(carried, stage_.incoming, true, kHandedOnKind);
     for (std::size_t i = 0; i < stage_.parts.size(); ++i) {
       const StageSegments::Part& part = stage_.parts[i];
       memory_.enter(part.unit, unit_at(i + 1));
       Tensor* const own = tensors + part.slot;
       own[kInputSlot] = std::exchange(carried, Memory::kNothing);
+      memory_.take(own[kInputSlot], part.program->input_kind);
       for (const ScriptStep& step : part.program->forward) run(step, own);
       carried = std::exchange(own[kOutputSlot], Memory::kNothing);
+      if (part.block >= 0) drop_block(i, tensors);
       memory_.leave_forward(part.unit);
       if (i > 0) offload(i - 1, tensors);
     }
@@ -83,6 +109,7 @@ class StageWalk {
   void recompute(Tensor* tensors) {
     for (std::size_t i = 0; i < stage_.parts.size(); ++i) {
       const StageSegments::Part& part = stage_.parts[i];
+      if (part.block >= 0) make_block(i, tensors);
       if (part.program->again.empty()) continue;
       const bool more = i + 1 < stage_.parts.size() && !stage_.parts[i + 1].program->again.empty();
       memory_.enter(part.unit, more ? unit_at(i + 1) : -1);
@@ -97,11 +124,12 @@ class StageWalk {
   void backward(Tensor* tensors, bool split, bool apart = false) {
     if (!stage_.parts.empty()) fetch(stage_.parts.size() - 1, tensors);
     Tensor carried = Memory::kNothing;
-    if (stage_.outgoing > 0) memory_.make(carried, stage_.outgoing, true);
+    if (stage_.outgoing > 0) memory_.make(carried, stage_.outgoing, true, kHandedOnKind);
     for (std::size_t i = stage_.parts.size(); i-- > 0;) {
       const StageSegments::Part& part = stage_.parts[i];
       memory_.enter(part.unit, unit_at(i - 1));
       if (i > 0) fetch(i - 1, tensors);
+      if (part.block >= 0 && !apart) make_block(i, tensors);
       Tensor* const own = tensors + part.slot;
       own[kOutputGradientSlot] = std::exchange(carried, Memory::kNothing);
       for (const ScriptStep& step : backward_of(part, apart)) {
@@ -137,9 +165,32 @@ class StageWalk {
   }
   void run(const ScriptStep& step, Tensor* own) {
     if (step.bytes > 0) {
-      memory_.make(own[step.slot], step.bytes, step.kept);
+      memory_.make(own[step.slot], step.bytes, step.kept, step.kind);
     } else {
       memory_.drop(own[step.slot]);
+    }
+  }
+  // A block of layers that ends with this part, behind whose forward nobody reads what is between
+  // its own blocks: NVIDIA/Megatron-LM megatron/core/tensor_parallel/random.py (d98e8a6),
+  // discard_all_outputs_and_register_unified_recompute. What the block reads and hands on stays.
+  void drop_block(std::size_t last, Tensor* tensors) {
+    const auto first = static_cast<std::size_t>(stage_.parts[last].block);
+    for (std::size_t i = first; i <= last; ++i) {
+      Tensor* const own = tensors + stage_.parts[i].slot;
+      if (i > first) memory_.drop(own[kInputSlot]);
+      for (const ScriptStep& step : stage_.parts[i].program->streams) memory_.drop(own[step.slot]);
+    }
+  }
+  // All of it again, in the order of the forward.
+  void make_block(std::size_t last, Tensor* tensors) {
+    const auto first = static_cast<std::size_t>(stage_.parts[last].block);
+    for (std::size_t i = first; i <= last; ++i) {
+      Tensor* const own = tensors + stage_.parts[i].slot;
+      if (i > first) {
+        memory_.make(own[kInputSlot], stage_.parts[i - 1].program->output, true,
+                     stage_.parts[i].program->input_kind);
+      }
+      for (const ScriptStep& step : stage_.parts[i].program->streams) run(step, own);
     }
   }
   void offload(std::size_t part, Tensor* tensors) {
@@ -153,7 +204,9 @@ class StageWalk {
     if (!stage_.parts[part].leaves) return;
     each_slot(part, [&](std::size_t s) {  // but for what came back for an R
       const bool there = memory_.bytes(tensors[s]) > 0;
-      if (on_host_[s] > 0 && !there) memory_.make(tensors[s], on_host_[s], true);
+      if (on_host_[s] > 0 && !there) {
+        memory_.make(tensors[s], on_host_[s], true, stage_.parts[part].program->input_kind);
+      }
     });
   }
   template <class Visit>

@@ -84,6 +84,15 @@ Json memory_json(const Prediction& p) {
            {"context", rank.parts.context}}}});
     ranks.items().back()["ranks"] = Json(numbers);  // not copied: a large machine has many
     if (rank.parts.experts > 0) ranks.items().back()["parts"]["experts"] = rank.parts.experts;
+    if (rank.kinds.empty()) continue;
+    Json kinds = Json::array();
+    for (const KindMemory& kind : rank.kinds) {
+      kinds.push_back({{"kind", kind.kind},
+                       {"layers", kind.layers},
+                       {"parameters", kind.parameters},
+                       {"activations_bytes", kind.activations}});
+    }
+    ranks.items().back()["kinds"] = std::move(kinds);
   }
   json["ranks"] = std::move(ranks);
   json["bytes_per_parameter"] = {{"parameters", p.plan.precision.parameters},

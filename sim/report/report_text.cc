@@ -80,6 +80,23 @@ std::string bytes_of_parameter(const Prediction& p) {
   return text;
 }
 
+// Of the fullest rank of a model whose layers differ: what is kept for whose backward.
+std::string kind_lines(const MemoryReport& m, const RankWords& names) {
+  const auto fullest = std::ranges::max_element(m.ranks, {}, &RankMemory::peak_allocated);
+  if (fullest == m.ranks.end() || fullest->kinds.empty()) return "";
+  std::string text =
+      fmt::format("  {:<22} {:>6} {:>13} {:>12}\n",
+                  fmt::format("by kind, {} {}", names.title,
+                              names.words[static_cast<std::size_t>(fullest - m.ranks.begin())]),
+                  "layers", "parameters", "activations");
+  for (const KindMemory& kind : fullest->kinds) {
+    text += fmt::format("    {:<20} {:>6} {:>11.1f} M {:>12}\n", kind.kind,
+                        kind.layers > 0 ? std::to_string(kind.layers) : "",
+                        1e-6 * static_cast<double>(kind.parameters), bytes(kind.activations));
+  }
+  return text;
+}
+
 std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
@@ -106,6 +123,7 @@ std::string memory_lines(const Prediction& p) {
                         bytes(rank.peak_allocated), bytes(rank.peak_reserved),
                         bytes(rank.peak_device), peak_words(p, r), filled);
   }
+  text += kind_lines(m, names);
   text += bytes_of_parameter(p);
   const auto away = [&](std::string_view where, std::int64_t most,
                         const std::optional<std::int64_t>& capacity) {

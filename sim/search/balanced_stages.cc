@@ -81,8 +81,10 @@ std::vector<std::int32_t> balanced_stage_layers(const Transformer& model, const 
       const BodyShape shape = body_shape(layout, segment, direction);
       const auto [at, fresh] = known.try_emplace(shape);
       if (fresh) {
-        const Nanoseconds one = compute.value().price(make_body(layout, shape)).time;
-        at->second = static_cast<double>(one.value);
+        const Body* made = compute.value().made(shape);
+        const BodyCost one = made != nullptr ? compute.value().price(*made)
+                                             : compute.value().price(make_body(layout, shape));
+        at->second = static_cast<double>(one.time.value);
       }
       sum += at->second;
     }

@@ -69,6 +69,10 @@ class Searcher {
     if (!setup) return setup.error();
     setup_ = std::move(setup).value();
     setup_.stop = options_.stop;
+    if (options_.explain) {  // what more memory would give is asked of this much
+      const std::optional<Change> memory = changed(cluster_, kMoreMemory, options_.change);
+      if (memory) setup_.most_wanted = allowed_bytes(memory->cluster, options_);
+    }
     result_.warnings = space_.base.warnings;
     if (const std::optional<Error> error = estimate()) return *error;
     confirm_best();

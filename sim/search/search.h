@@ -158,6 +158,7 @@ struct Change {
   Cluster cluster;
   double scale_up = 1;  // for PredictOptions
 };
+inline constexpr std::int32_t kMoreMemory = 0;
 std::optional<Change> changed(const Cluster& cluster, std::int32_t what, double factor);
 
 }  // namespace rehearse::sim

@@ -89,7 +89,7 @@ std::optional<Change> changed(const Cluster& cluster, std::int32_t what, double 
   Change change{.what = {}, .cluster = cluster};
   Cluster& c = change.cluster;
   switch (what) {
-    case 0:
+    case kMoreMemory:
       change.what = "GPU memory";
       c.gpu.memory_capacity_gb *= factor;
       scale(c.gpu.usable_memory_gib, factor);

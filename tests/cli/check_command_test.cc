@@ -41,7 +41,7 @@ const std::string kFixtures = "tests/data/schedules/";
 
 TEST(CheckCommand, NegativeFixturesAreRefusedWhereTheyHangAndAcceptedWhereTheyDoNot) {
   std::int32_t verdicts = 0;
-  for (const std::string& path : testing::json_files(kFixtures + "negative")) {
+  for (const std::string& path : fixture::json_files(kFixtures + "negative")) {
     const JsonValue document = read_json(path).value();
     const JsonValue* expect = document.given("expect");
     if (expect == nullptr || !expect->is(JsonKind::Object)) continue;
@@ -80,7 +80,7 @@ TEST(CheckCommand, NamesTheOpsOfTorchsWrongRank) {
 
 TEST(CheckCommand, AcceptsAllSchedulesThatProjectsShip) {
   std::string files;
-  for (const std::string& path : testing::json_files(kFixtures)) files += " '" + path + "'";
+  for (const std::string& path : fixture::json_files(kFixtures)) files += " '" + path + "'";
   for (const char* model : {"one", "peer", "peerdir", "host", "fuse"}) {
     EXPECT_EQ(run("check --streams " + std::string(model) + files).exit_code, 0) << model;
   }
@@ -113,7 +113,7 @@ std::string temporary(const std::string& name, const std::string& text) {
 TEST(CheckCommand, TorchsSchedulesWithUnshardAreSoundAsJsonAndAsCsv) {
   std::string files;
   std::size_t fixtures = 0;
-  for (const std::string& path : testing::json_files(kFixtures)) {
+  for (const std::string& path : fixture::json_files(kFixtures)) {
     const JsonValue document = read_json(path).value();
     const JsonValue* rows = document.given("orders_with_unshard_reshard");
     if (rows == nullptr) continue;

@@ -73,7 +73,9 @@ class Consistency : public testing::TestWithParam<std::string> {
   }
   // Whether bodies have collectives along this axis too, which the report counts with the ops.
   static bool inside_bodies(const std::string& group) {
-    return group == "tp" || group == "cp" || group == "ep" || group == "etp" || group == "ep_etp";
+    constexpr std::array kInside{"tp", "tpr", "tpc", "cp", "cp_heads", "cp_ring",
+                                 "ep", "etp", "ep_etp"};
+    return std::ranges::find(kInside, group) != kInside.end();
   }
 
   // The row that carries most: of one (group, kind) all that carry any at all carry in

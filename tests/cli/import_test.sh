@@ -38,6 +38,18 @@ refused 2 "scenario already" import scenarios/pipeline-1f1b.json
 says "unknown here" import --ignore-unknown --gpus 1 -- --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
   --micro-batch-size 1 --seq-length 16 --max-position-embeddings 16 --vocab-size 128 --bf16 --nobody-knows 3
 
+# What trains and computes again sparse attention and residual streams, of a model that has them.
+"$rehearse" import --from megatron --model deepseek-v4-flash --gpus 64 --cluster gb300-nvl72 -o "$work/streams.json" -- \
+  --micro-batch-size 1 --global-batch-size 512 --seq-length 4096 --bf16 --num-experts 256 --expert-model-parallel-size 64 \
+  --recompute-granularity selective --recompute-modules mla_up_proj mhc --mhc-recompute-layer-num 2 \
+  --dsa-indexer-loss-coeff 0.01 --dsa-indexer-use-sparse-loss >"$work/out" 2>&1 || fail "import of mhc: $(cat "$work/out")"
+python3 - "$work/streams.json" <<'PYTHON' || fail "import: mhc and the indexer's loss are not the plan's"
+import json, sys
+plan = json.load(open(sys.argv[1]))["plan"]
+want = {"recompute": ["latent_up", "residual_streams"], "recompute_stream_layers": 2, "indexer_loss": "sparse"}
+sys.exit(any(plan[key] != value for key, value in want.items()))
+PYTHON
+
 # A recipe whose base stands in other files of the same checkout: by the package's name from a folder
 # above, by dots, under another name, as the argument of a function that goes on with it.
 bridge=$work/checkout/megatron/bridge/recipes

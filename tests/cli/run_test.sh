@@ -85,6 +85,12 @@ refused 2 "must be a number" run "$scenario" --timeout nan
 # The host is the device: said, and run.
 "$rehearse" run "$scenario" --set plan.offload=optimizer --steps 1 >/dev/null 2>"$work/err" || fail "offload does not run"
 grep -q "plan.offload: host and device are one memory on the CPU" "$work/err" || fail "nothing said of offload"
+mkdir "$work/drives"
+"$rehearse" run "$scenario" --set plan.offload=optimizer --set plan.offload_to=nvme --offload-dir "$work/drives" --steps 1 >"$work/out" 2>"$work/err" ||
+  fail "offload to drives does not run"
+! grep -q "plan.offload" "$work/err" || fail "an offload that saves memory is said to save none"
+grep -q "drives$" "$work/out" || fail "the memory on drives is not printed"
+[ -z "$(ls "$work/drives")" ] || fail "a file is left on the drives"
 
 # One run: report, metrics, trace.
 "$rehearse" run "$scenario" --json --trace "$work/a.trace" --metrics "$work/a.jsonl" >"$work/a.json" 2>"$work/err" ||

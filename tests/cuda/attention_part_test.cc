@@ -26,7 +26,7 @@ class AttentionPartTest : public KernelTest {
                  std::to_string(s.head_dim) + ", values " + std::to_string(s.values()));
     const std::int64_t queries = s.heads * s.head_dim, wide = s.heads * s.values(),
                        rows = s.heads * s.tokens;
-    const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
+    const double tolerance = bound(1e-5, 1e-2);
     const auto qkv = rounded(random_values(s.tokens * s.columns(), 1), type());
     const auto d_o = rounded(random_values(s.tokens * wide, 2), type());
     std::vector<std::vector<float>> others{{}};
@@ -200,7 +200,14 @@ TEST_P(AttentionPartTest, PartsThatNoKernelTakesAreRefused) {
   part.query_begin = 1;  // causal, but not from the start
   EXPECT_EQ(attention_part(nullptr, type(), part, nullptr, nullptr, nullptr, nullptr), 1);
 }
-REHEARSE_BOTH_TYPES(AttentionPartTest);
+REHEARSE_WIDER_TYPES(AttentionPartTest);
+
+class AttentionPartInFp16 : public AttentionPartTest {};
+TEST_P(AttentionPartInFp16, ARing) {
+  check_ring({.tokens = 2 * 38, .sequence = 38, .heads = 2, .kv_heads = 1, .head_dim = 64});
+  check_ring({.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 5});
+}
+REHEARSE_TYPES(AttentionPartInFp16, Type::Float16);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -29,7 +29,7 @@ Reference reference(const AttentionShape& s, Type type) {
 
 class AttentionTest : public KernelTest {
  protected:
-  // bf16: P and dS are rounded to 8 bits before they are multiplied, and the result once more.
+  // P and dS are rounded to the type before they are multiplied, and the result once more.
   void check(const AttentionShape& s, std::size_t shift = 0) {
     for (const AttentionEngine engine : engines()) check(s, shift, engine);
   }
@@ -42,7 +42,7 @@ class AttentionTest : public KernelTest {
     SCOPED_TRACE(name_of(engine) + ", sequence " + std::to_string(s.sequence) + ", head_dim " +
                  std::to_string(s.head_dim) + ", values " + std::to_string(s.values()));
     const Reference r = reference(s, type());
-    const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
+    const double tolerance = bound(1e-5, 1e-2);
     Memory m(type());
     Array &qkv = m.values(r.qkv, shift), &o = m.empty(s.tokens * s.heads * s.values());
     Array& lse = m.empty_floats(s.heads * s.tokens);
@@ -113,7 +113,18 @@ TEST_P(AttentionTest, AShapeThatNoKernelTakesIsRefused) {
     EXPECT_EQ(attention(nullptr, type(), wide, nullptr, nullptr, nullptr), 1);
   }
 }
-REHEARSE_BOTH_TYPES(AttentionTest);
+REHEARSE_WIDER_TYPES(AttentionTest);
+
+class AttentionInFp16 : public AttentionTest {};
+TEST_P(AttentionInFp16, OfEveryWidth) {
+  check({.tokens = 75, .sequence = 75, .heads = 2, .kv_heads = 1, .head_dim = 64});
+  const AttentionShape s{.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1};
+  check(latent(s, 128, 56));
+  check(latent(s, 192, 128));
+  check(latent(s, 12, 8));
+  check(latent(s, 64, 64), 1);  // not aligned
+}
+REHEARSE_TYPES(AttentionInFp16, Type::Float16);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -134,7 +134,7 @@ TEST_P(EmbeddingTest, PositionsAreAddedAndTheirGradientsSummed) {
   }
 }
 
-REHEARSE_BOTH_TYPES(EmbeddingTest);
+REHEARSE_ALL_TYPES(EmbeddingTest);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/backend/element.h"
 #include "tests/cuda/emulation_block.h"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -263,25 +264,35 @@ std::uint16_t to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-namespace {
-
-float from_bf16(std::uint32_t word, int half) {
+std::uint16_t to_fp16(float value) {
+  return rehearse::exec::Float16(value).bits;
+}
+float from_fp16(std::uint16_t half) {
+  rehearse::exec::Float16 number;
+  number.bits = half;
+  return number;
+}
+float widened(std::uint32_t word, int half, bool fp16) {
+  if (fp16) return from_fp16(static_cast<std::uint16_t>(half == 0 ? word : word >> 16));
   const std::uint32_t bits = half == 0 ? word << 16 : word & 0xFFFF0000U;
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
 
+namespace {
+
 struct Operands {
   std::uint32_t a[4], b[2];
   float c[4];
+  bool fp16;
 };
 
-// PTX ISA, fragments of mma.m16n8k16 for .bf16: groupID = lane / 4, threadID_in_group = lane % 4.
-// A: row = groupID for a0, a1, a4, a5, else groupID + 8; col = 2 threadID + (i & 1) for i < 4, + 8
-// else. B: row = 2 threadID + (i & 1) for i < 2, + 8 else; col = groupID. C: row = groupID for c0,
-// c1, else groupID + 8; col = 2 threadID + (i & 1). (a0, a1) are in the first 32-bit register, and
-// so on.
+// PTX ISA, fragments of mma.m16n8k16 for .bf16 and .f16: groupID = lane / 4, threadID_in_group =
+// lane % 4. A: row = groupID for a0, a1, a4, a5, else groupID + 8; col = 2 threadID + (i & 1) for i
+// < 4, + 8 else. B: row = 2 threadID + (i & 1) for i < 2, + 8 else; col = groupID. C: row = groupID
+// for c0, c1, else groupID + 8; col = 2 threadID + (i & 1). (a0, a1) are in the first 32-bit
+// register, and so on.
 void multiply(Slot* slots) {
   float a[16][16], b[16][8];
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -290,10 +301,10 @@ void multiply(Slot* slots) {
     const int group = lane / 4, thread = lane % 4;
     for (int i = 0; i < 8; ++i) {
       const int row = i % 4 < 2 ? group : group + 8, col = 2 * thread + (i & 1) + (i < 4 ? 0 : 8);
-      a[row][col] = from_bf16(of.a[i / 2], i % 2);
+      a[row][col] = widened(of.a[i / 2], i % 2, of.fp16);
     }
     for (int i = 0; i < 4; ++i) {
-      b[2 * thread + (i & 1) + (i < 2 ? 0 : 8)][group] = from_bf16(of.b[i / 2], i % 2);
+      b[2 * thread + (i & 1) + (i < 2 ? 0 : 8)][group] = widened(of.b[i / 2], i % 2, of.fp16);
     }
   }
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -309,8 +320,9 @@ void multiply(Slot* slots) {
 
 }  // namespace
 
-void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}, {c[0], c[1], c[2], c[3]}};
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+         bool fp16) {
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}, {c[0], c[1], c[2], c[3]}, fp16};
   Operands result;
   std::memcpy(&result, exchange("mma", &mine, sizeof mine, multiply)[threadIdx.x % kWarp].at,
               sizeof result);

@@ -99,7 +99,11 @@ N shuffle(const char* name, N value, int from) {
 }
 
 std::uint16_t to_bf16(float value);  // to nearest even
-void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+std::uint16_t to_fp16(float value);  // likewise
+float from_fp16(std::uint16_t half);
+// One half of a word of two bf16 or fp16: 0 is the low one.
+float widened(std::uint32_t word, int half, bool fp16);
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, bool fp16);
 
 // Shared addresses are offsets into the dynamic shared memory.
 std::uint32_t shared_address(const void* pointer);
@@ -114,6 +118,7 @@ void wait_groups(int pending);
 // --- products of a warpgroup (emulation_wgmma.cc) ----------------------------
 // c(64, n) = a(64, 16) b(16, n), plus what c holds where `add`.
 struct Product {
+  bool fp16 = false;  // else bf16
   std::uint32_t a_registers[4] = {};
   bool a_in_registers = false;  // else a_matrix
   std::uint64_t a_matrix = 0, b_matrix = 0;

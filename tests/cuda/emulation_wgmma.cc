@@ -101,14 +101,7 @@ Thread& self() {
   return threads[threadIdx.x];
 }
 
-float value_of(std::uint16_t half) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(half) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-float read_element(Result& result, const Matrix& matrix, bool transposed, int i, int k) {
+float read_element(Result& result, const Matrix& matrix, bool fp16, bool transposed, int i, int k) {
   const std::uint32_t address = address_of(matrix, transposed, i, k), chunk = address / 16 * 16;
   const std::byte* at = checked(chunk, 16);
   if (const Written& last = written[chunk / 16]; last.by != 0) {
@@ -120,7 +113,7 @@ float read_element(Result& result, const Matrix& matrix, bool transposed, int i,
   }
   std::uint16_t half;
   std::memcpy(&half, at + address % 16, sizeof half);
-  return value_of(half);
+  return widened(half, 0, fp16);
 }
 
 // Rows of A in registers, by warp and lane: as of mma.m16n8k16.
@@ -132,8 +125,7 @@ void read_registers(const Slot* slots, float (&a)[kRows][kDepth]) {
     for (int i = 0; i < 8; ++i) {
       const int row = thread / 32 * 16 + group + (i / 2 % 2 == 0 ? 0 : 8);
       const std::uint32_t word = of.product.a_registers[i / 2];
-      a[row][first + i % 2 + (i < 4 ? 0 : 8)] =
-          value_of(static_cast<std::uint16_t>(i % 2 == 0 ? word : word >> 16));
+      a[row][first + i % 2 + (i < 4 ? 0 : 8)] = widened(word, i % 2, of.product.fp16);
     }
   }
 }
@@ -148,7 +140,7 @@ void multiply(Slot* slots) {
         of.product.a_matrix != first.product.a_matrix ||
         of.product.b_matrix != first.product.b_matrix ||
         of.product.b_transposed != first.product.b_transposed ||
-        of.product.add != first.product.add) {
+        of.product.add != first.product.add || of.product.fp16 != first.product.fp16) {
       fail("wgmma: threads of a warpgroup give different operands");
     }
   }
@@ -160,17 +152,20 @@ void multiply(Slot* slots) {
   } else {
     const Matrix matrix = decode(product.a_matrix);
     for (int i = 0; i < kRows; ++i) {
-      for (int k = 0; k < kDepth; ++k) a[i][k] = read_element(*result, matrix, false, i, k);
+      for (int k = 0; k < kDepth; ++k)
+        a[i][k] = read_element(*result, matrix, product.fp16, false, i, k);
     }
   }
   const Matrix matrix = decode(product.b_matrix);
   if (product.b_transposed) {
     for (int k = 0; k < kDepth; ++k) {
-      for (int j = 0; j < first.n; ++j) b[k][j] = read_element(*result, matrix, true, j, k);
+      for (int j = 0; j < first.n; ++j)
+        b[k][j] = read_element(*result, matrix, product.fp16, true, j, k);
     }
   } else {
     for (int j = 0; j < first.n; ++j) {
-      for (int k = 0; k < kDepth; ++k) b[k][j] = read_element(*result, matrix, false, j, k);
+      for (int k = 0; k < kDepth; ++k)
+        b[k][j] = read_element(*result, matrix, product.fp16, false, j, k);
     }
   }
   for (int i = 0; i < kRows; ++i) {

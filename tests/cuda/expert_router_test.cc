@@ -107,7 +107,7 @@ TEST_P(ExpertRouterTest, NoNumbersChooseExpertsThatThereAre) {
   }
 }
 
-REHEARSE_BOTH_TYPES(ExpertRouterTest);
+REHEARSE_ALL_TYPES(ExpertRouterTest);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -439,7 +439,7 @@ TEST_P(ExpertRowsTest, ClampedGatedUnitsAndTheirGradients) {
   }
 }
 
-REHEARSE_BOTH_TYPES(ExpertRowsTest);
+REHEARSE_ALL_TYPES(ExpertRowsTest);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -57,7 +57,7 @@ TEST_P(LatentTest, StretchesThatAreNotMultiplesOf16Bytes) {
 TEST_P(LatentTest, ArraysThatAreNotAligned) {
   check({.tokens = 4, .heads = 2, .plain = 16, .rotary = 8, .values = 16}, 1);
 }
-REHEARSE_BOTH_TYPES(LatentTest);
+REHEARSE_ALL_TYPES(LatentTest);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

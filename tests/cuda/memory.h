@@ -16,17 +16,25 @@
 #include <string>
 #include <vector>
 
+#include "exec/backend/element.h"
 #include "exec/cuda/calls/kernels.h"
 #include "tests/cuda/device.h"
 
 namespace rehearse::exec::cuda::testing {
 
-inline std::uint16_t bf16_bits(float value) {
+// Of a type of 16 bits.
+inline std::uint16_t half_bits(float value, Type type) {
+  if (type == Type::Float16) return Float16(value).bits;
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
-inline float bf16_value(std::uint16_t half) {
+inline float half_value(std::uint16_t half, Type type) {
+  if (type == Type::Float16) {
+    Float16 number;
+    number.bits = half;
+    return number;
+  }
   const std::uint32_t bits = static_cast<std::uint32_t>(half) << 16;
   float value;
   std::memcpy(&value, &bits, sizeof value);
@@ -35,8 +43,8 @@ inline float bf16_value(std::uint16_t half) {
 
 // What an array of `type` holds when `values` are put into it.
 inline std::vector<float> rounded(std::vector<float> values, Type type) {
-  if (type == Type::BFloat16) {
-    for (float& value : values) value = bf16_value(bf16_bits(value));
+  if (type != Type::Float32) {
+    for (float& value : values) value = half_value(half_bits(value, type), type);
   }
   return values;
 }
@@ -62,10 +70,10 @@ class Array {
   std::vector<float> values() const {
     std::vector<float> out(final_.size() / static_cast<std::size_t>(bytes_of(type_)));
     for (std::size_t k = 0; k < out.size(); ++k) {
-      if (type_ == Type::BFloat16) {
+      if (type_ != Type::Float32) {
         std::uint16_t half;
         std::memcpy(&half, final_.data() + 2 * k, 2);
-        out[k] = bf16_value(half);
+        out[k] = half_value(half, type_);
       } else {
         std::memcpy(&out[k], final_.data() + 4 * k, 4);
       }
@@ -102,8 +110,8 @@ class Memory {
   Array& values(const std::vector<float>& values, std::size_t shift = 0) {  // of the test's type
     if (type_ == Type::Float32) return floats(values, shift);
     std::vector<std::uint16_t> halves;
-    for (const float value : values) halves.push_back(bf16_bits(value));
-    return add(Type::BFloat16, halves.data(), halves.size() * 2, shift * 2);
+    for (const float value : values) halves.push_back(half_bits(value, type_));
+    return add(type_, halves.data(), halves.size() * 2, shift * 2);
   }
   template <class T>
   Array& raw(const std::vector<T>& values) {
@@ -190,7 +198,7 @@ inline void expect_close(const std::vector<float>& actual, const std::vector<flo
       << what << "[" << worst << "]: " << actual[worst] << " instead of " << expected[worst];
 }
 
-// Every test of the kernels, for both types.
+// Every test of the kernels.
 class KernelTest : public ::testing::TestWithParam<Type> {
  protected:
   void SetUp() override {
@@ -209,12 +217,22 @@ class KernelTest : public ::testing::TestWithParam<Type> {
   static std::string name_of(AttentionEngine engine) {
     return engine == AttentionEngine::MmaSync ? "mma.sync" : "wgmma";
   }
-  // One rounding of the result to the type, beside fp32 arithmetic.
-  double tolerance() const { return type() == Type::Float32 ? 3e-6 : 4e-3; }
+  // One rounding of the result to the type, beside fp32 arithmetic: 2^-9 of a number in bf16, 2^-12
+  // in fp16.
+  double tolerance() const { return bound(3e-6, 4e-3); }
+  // So far may results be apart in fp32 and in bf16, in fp16 an eighth of that.
+  double bound(double fp32, double bf16) const {
+    return type() == Type::Float32 ? fp32 : type() == Type::BFloat16 ? bf16 : bf16 / 8;
+  }
 };
-#define REHEARSE_BOTH_TYPES(suite)                               \
-  INSTANTIATE_TEST_SUITE_P(                                      \
-      , suite, ::testing::Values(Type::Float32, Type::BFloat16), \
-      [](const auto& each) { return each.param == Type::Float32 ? "fp32" : "bf16"; })
+inline std::string type_name(const ::testing::TestParamInfo<Type>& type) {
+  return type.param == Type::Float32 ? "fp32" : type.param == Type::BFloat16 ? "bf16" : "fp16";
+}
+#define REHEARSE_TYPES(suite, ...) \
+  INSTANTIATE_TEST_SUITE_P(, suite, ::testing::Values(__VA_ARGS__), type_name)
+#define REHEARSE_ALL_TYPES(suite) \
+  REHEARSE_TYPES(suite, Type::Float32, Type::BFloat16, Type::Float16)
+// What takes long: fp16 differs from bf16 in its numbers alone, which a smaller test holds.
+#define REHEARSE_WIDER_TYPES(suite) REHEARSE_TYPES(suite, Type::Float32, Type::BFloat16)
 
 }  // namespace rehearse::exec::cuda::testing

@@ -54,9 +54,14 @@ TEST_P(StepTest, SquaresOfTensorsAndTheClipFactor) {
     int status =
         sum_of_squares(nullptr, v.at<float>(), pieces.at<Piece>(), num_pieces, runs.at<SlotRun>(),
                        num_runs, partials.at<double>(), slots.at<double>());
-    if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 1.5, factor.at<float>());
-    if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 0, unclipped.at<float>());
-    if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 1e9, large.at<float>());
+    const auto clip = [&](double norm, const Array& to) {
+      if (status == 0) {
+        status = clip_factor(nullptr, slots.at<double>(), 3, norm, 0, to.at<float>());
+      }
+    };
+    clip(1.5, factor);
+    clip(0, unclipped);
+    clip(1e9, large);
     return status;
   });
   const auto actual = slots.as<double>();
@@ -64,6 +69,47 @@ TEST_P(StepTest, SquaresOfTensorsAndTheClipFactor) {
   expect_close(factor.values(), {exec::clip_factor(std::sqrt(all), 1.5)}, 1e-7, "factor");
   EXPECT_EQ(unclipped.values(), std::vector<float>{1.0F});
   EXPECT_EQ(large.values(), std::vector<float>{1.0F});
+}
+
+// With a scale of the loss, gradients and norm are that much too large, and the factor takes it
+// away. Sums that are not finite leave every array as it was; without a scale they are no numbers.
+TEST_P(StepTest, OverflowedGradientsLeaveTheUpdateOut) {
+  const double scale = 1024, norm = 3;
+  const std::vector<double> fine{scale * scale * norm * norm, 0};
+  const std::vector<float> before{1, 2, 3, 4}, gradients{4, 3, 2, 1};
+  const Pieces cut = cut_into_pieces(std::vector<TensorRange>{{0, 4, 0, true}});
+  for (const double lost : {0.0, double{INFINITY}, double{NAN}}) {
+    for (const double scaled : {scale, 0.0}) {
+      Memory m(type());
+      std::vector<double> squares = fine;
+      squares[1] = lost;
+      Array &s = m.raw(squares), &factor = m.empty_floats(1), &pieces = m.raw(cut.pieces);
+      Array &g = m.floats(gradients), &w = m.floats(before), &first = m.floats(before);
+      Array &second = m.floats(before), &p = m.values(before);
+      void* written = nullptr;
+      m.run([&] {
+        written = type() == Type::Float32 ? nullptr : p.at();
+        int status = clip_factor(nullptr, s.at<double>(), 2, 1.5, scaled, factor.at<float>());
+        if (status == 0) {
+          status = adamw(nullptr, type(), adamw_constants(0.9, 0.99, 1e-8, 0.1, 0.1, 0),
+                         pieces.at<Piece>(), 1, g.at<float>(), factor.at<float>(), w.at<float>(),
+                         first.at<float>(), second.at<float>(), written);
+        }
+        if (status != 0) return status;
+        return lion(nullptr, type(), lion_constants(0.9, 0.99, 0.1, 0.1), pieces.at<Piece>(), 1,
+                    g.at<float>(), factor.at<float>(), second.at<float>(), first.at<float>(),
+                    written);
+      });
+      if (lost == 0 && scaled > 0) {
+        const float clip = exec::clip_factor(norm, 1.5);
+        EXPECT_EQ(factor.values()[0], static_cast<float>(double{clip} / scale));
+      }
+      const bool kept = w.values() == before && first.values() == before &&
+                        second.values() == before && p.values() == before;
+      EXPECT_EQ(kept, scaled > 0 && lost != 0) << lost << ' ' << scaled;
+      EXPECT_EQ(std::isnan(w.values()[0]), scaled == 0 && std::isnan(lost));
+    }
+  }
 }
 
 TEST_P(StepTest, AdamWOverAFlatShard) {
@@ -91,9 +137,9 @@ TEST_P(StepTest, AdamWOverAFlatShard) {
     Array &g = d.floats(gradients, shift), &w = d.floats(master, shift), &m_at = d.floats(m, shift);
     Array &v_at = d.floats(v, shift), &pieces = d.raw(cut.pieces), &factor = d.floats({scale});
     Array& parameters = d.values(master, shift);
-    const bool half = type() == Type::BFloat16;
+    const bool half = type() != Type::Float32;
     d.run([&] {
-      return adamw(nullptr, constants, pieces.at<Piece>(),
+      return adamw(nullptr, type(), constants, pieces.at<Piece>(),
                    static_cast<std::int64_t>(cut.pieces.size()), g.at<float>(), factor.at<float>(),
                    w.at<float>(), m_at.at<float>(), v_at.at<float>(),
                    half ? parameters.at() : nullptr);
@@ -129,9 +175,9 @@ TEST_P(StepTest, LionOverAFlatShard) {
     Array &g = d.floats(gradients, shift), &w = d.floats(master, shift), &m_at = d.floats(m, shift);
     Array &pieces = d.raw(cut.pieces), &factor = d.floats({scale});
     Array& parameters = d.values(master, shift);
-    const bool half = type() == Type::BFloat16;
+    const bool half = type() != Type::Float32;
     d.run([&] {
-      return lion(nullptr, constants, pieces.at<Piece>(),
+      return lion(nullptr, type(), constants, pieces.at<Piece>(),
                   static_cast<std::int64_t>(cut.pieces.size()), g.at<float>(), factor.at<float>(),
                   w.at<float>(), m_at.at<float>(), half ? parameters.at() : nullptr);
     });
@@ -143,7 +189,7 @@ TEST_P(StepTest, LionOverAFlatShard) {
   }
 }
 
-REHEARSE_BOTH_TYPES(StepTest);
+REHEARSE_ALL_TYPES(StepTest);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -302,7 +302,7 @@ TEST_P(PointwiseTest, FindsTheLargestDifferenceInSomeColumns) {
   }
 }
 
-REHEARSE_BOTH_TYPES(PointwiseTest);
+REHEARSE_ALL_TYPES(PointwiseTest);
 
 }  // namespace
 }  // namespace rehearse::exec::cuda::testing

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "tests/cuda_double/device.h"
 
@@ -125,6 +126,11 @@ class AttentionChoiceTest : public ::testing::Test {
   AttentionEngine forward(AttentionChoice& choice, const AttentionShape& shape = kShape,
                           Type type = Type::BFloat16) {
     return choice.forward(stream_, type, shape, nullptr);
+  }
+  // Lines, as another process gets them.
+  static void hand(const AttentionChoice& from, AttentionChoice& to) {
+    std::istringstream lines(from.choices());
+    for (std::string line; std::getline(lines, line);) to.take(line);
   }
   AttentionEngine backward(AttentionChoice& choice, const AttentionShape& shape = kShape) {
     return choice.backward(stream_, Type::BFloat16, shape, nullptr, nullptr, nullptr, nullptr);
@@ -254,6 +260,39 @@ TEST_F(AttentionChoiceTest, NothingIsTriedWhereThereIsNoChoice) {
   wide.head_dim = 192;
   EXPECT_EQ(forward(c, wide), MmaSync);
   EXPECT_EQ(of(MmaSync).calls + of(Wgmma).calls, 0);
+}
+
+// A process takes what another has chosen, whatever it finds or has found itself; where there is
+// nothing to choose, it keeps what it has.
+TEST_F(AttentionChoiceTest, WhatAnotherHasChosenIsTaken) {
+  of(MmaSync).seconds = kSlow;
+  AttentionChoice first = choice(), second = choice(), mma = choice("mma");
+  EXPECT_EQ(forward(first), Wgmma);
+  of(MmaSync).seconds = 0;
+  of(Wgmma).seconds = kSlow;
+  EXPECT_EQ(backward(first), MmaSync);
+  EXPECT_EQ(forward(second), MmaSync);
+  hand(first, second);
+  hand(first, mma);
+  const int calls = of(Wgmma).calls + of(MmaSync).calls;
+  EXPECT_EQ(forward(second), Wgmma);
+  EXPECT_EQ(backward(second), MmaSync);
+  EXPECT_EQ(of(Wgmma).calls + of(MmaSync).calls, calls);  // no trial
+  EXPECT_EQ(forward(mma), MmaSync);
+  EXPECT_EQ(second.choices(), first.choices());
+  // A difference that one has found is one for all.
+  of(Wgmma).seconds = 0;
+  of(Wgmma).o = 1.03F;
+  AttentionChoice third = choice();
+  EXPECT_EQ(forward(third), MmaSync);
+  hand(third, first);
+  EXPECT_EQ(forward(first), MmaSync);
+  EXPECT_EQ(first.choices(), third.choices());
+  for (const char* not_a_choice :
+       {"attention 1 2", "attention 0 8 4 2 1 16 16 x1", "product 1=2"}) {
+    second.take(not_a_choice);
+  }
+  EXPECT_EQ(forward(second), Wgmma);
 }
 
 TEST_F(AttentionChoiceTest, SaysWhatItChoseWhenAskedTo) {

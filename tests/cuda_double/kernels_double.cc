@@ -2,16 +2,37 @@
 // exec/cuda/calls/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
 // meaning and type when its stream gets there.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "exec/cpu/kernels/table.h"
 #include "exec/cpu/optimizer.h"
 #include "exec/cuda/calls/kernels.h"
 #include "tests/cuda_double/device.h"
+#include "tests/cuda_double/engines.h"
+
+namespace {
+
+thread_local std::optional<rehearse::exec::cuda::AttentionEngine> faster;
+std::atomic<std::int64_t> by_mma{0}, by_wgmma{0}, compared{0};
+
+}  // namespace
+
+namespace rehearse::cuda_double {
+
+void prefer(exec::cuda::AttentionEngine engine) {
+  faster = engine;
+}
+EngineCounts take_engines() {
+  return {by_mma.exchange(0), by_wgmma.exchange(0), compared.exchange(0)};
+}
+
+}  // namespace rehearse::cuda_double
 
 namespace rehearse::exec::cuda {
 namespace {
@@ -27,6 +48,9 @@ int run(Stream stream, Type type, Touched touched, Work work) {
     return cuda_double::enqueue(stream, std::move(touched), [=] { work(kernels().of<float>()); });
   }
   if (idle) return cuda_double::enqueue(stream, [] {});
+  if (type == Type::Float16) {
+    return cuda_double::enqueue(stream, std::move(touched), [=] { work(kernels().of<Float16>()); });
+  }
   return cuda_double::enqueue(stream, std::move(touched), [=] { work(kernels().of<BFloat16>()); });
 }
 // Of a kernel that knows no elements.
@@ -34,11 +58,26 @@ template <class Work>
 int run(Stream stream, Touched touched, Work work) {
   return cuda_double::enqueue(stream, std::move(touched), std::move(work));
 }
+constexpr double kSlow = 3600;  // [s]: no load of this machine makes the other one slower
+// Of attention, whose other engine takes so much longer where one is the faster.
+template <class Work>
+int run(Stream stream, Type type, AttentionEngine engine, Touched touched, Work work) {
+  const bool slower = faster.value_or(engine) != engine;
+  ++(engine == AttentionEngine::Wgmma ? by_wgmma : by_mma);
+  return run(stream, type, std::move(touched), [=](const auto& all) {
+    if (slower) cuda_double::spend(kSlow);
+    work(all);
+  });
+}
 template <class Table>
 using ElementOf = typename std::remove_cvref_t<Table>::Element;
-template <class... Arguments>
-Touched touched(const char* by, const Arguments&... arguments) {
-  return Touched::arguments(by, arguments...);
+// Of a kernel's row.
+namespace extents = cuda_double::kernel_extents;
+#define TOUCHED(name, element, ...) \
+  Touched::arguments(#name, extents::name(element, __VA_ARGS__), __VA_ARGS__)
+// And what it takes beside.
+Touched with(Touched all, void* scratch, std::int64_t bytes) {
+  return all.writes(scratch, bytes);
 }
 }  // namespace
 
@@ -54,12 +93,12 @@ void spoil(const SumNorm& n) {
 }
 
 #define COMPOSED(name, parameters, arguments)
-#define KERNEL(name, parameters, arguments)                                   \
-  int name(Stream s, Type t, SPREAD parameters) {                             \
-    return run(s, t, touched(#name, SPREAD arguments), [=](const auto& all) { \
-      spoil<ElementOf<decltype(all)>>(SPREAD arguments);                      \
-      call_kernel(all.name, SPREAD arguments);                                \
-    });                                                                       \
+#define KERNEL(name, parameters, arguments)                                               \
+  int name(Stream s, Type t, SPREAD parameters) {                                         \
+    return run(s, t, TOUCHED(name, bytes_of(t), SPREAD arguments), [=](const auto& all) { \
+      spoil<ElementOf<decltype(all)>>(SPREAD arguments);                                  \
+      call_kernel(all.name, SPREAD arguments);                                            \
+    });                                                                                   \
   }
 #include "exec/backend/kernel_rows.inc"
 
@@ -74,8 +113,9 @@ int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, con
                         const void* residual, void* dx, float* d_weight, float* d_bias,
                         void* scratch) {
   return run(s, t,
-             touched("layer norm backward", dy, x, statistics, weight, residual, dx, d_weight,
-                     d_bias, scratch),
+             with(TOUCHED(layer_norm_backward, bytes_of(t), rows, h, dy, x, statistics, weight,
+                          residual, dx, d_weight, d_bias),
+                  scratch, norm_backward_scratch(rows, h, 2)),
              [=](const auto& all) {
                call_kernel(all.layer_norm_backward, rows, h, dy, x, statistics, weight, residual,
                            dx, d_weight, d_bias);
@@ -85,32 +125,35 @@ int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const
                       const void* x, const float* statistics, const void* weight,
                       double weight_offset, const void* residual, void* dx, float* d_weight,
                       void* scratch) {
-  return run(
-      s, t,
-      touched("rms norm backward", dy, x, statistics, weight, residual, dx, d_weight, scratch),
-      [=](const auto& all) {
-        call_kernel(all.rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
-                    residual, dx, d_weight);
-      });
+  return run(s, t,
+             with(TOUCHED(rms_norm_backward, bytes_of(t), rows, h, dy, x, statistics, weight,
+                          weight_offset, residual, dx, d_weight),
+                  scratch, norm_backward_scratch(rows, h, 1)),
+             [=](const auto& all) {
+               call_kernel(all.rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
+                           residual, dx, d_weight);
+             });
 }
 int strided_norm_backward(Stream s, Type t, const StridedNorm& shape, const void* dy, const void* x,
                           const float* statistics, const float* sums, const void* weight, void* dx,
                           float* d_weight, void* scratch) {
-  return run(
-      s, t,
-      touched("strided norm backward", dy, x, statistics, sums, weight, dx, d_weight, scratch),
-      [=](const auto& all) {
-        call_kernel(all.strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
-                    d_weight);
-      });
+  return run(s, t,
+             with(TOUCHED(strided_norm_backward, bytes_of(t), shape, dy, x, statistics, sums,
+                          weight, dx, d_weight),
+                  scratch, column_sums_scratch(shape.rows * shape.groups, shape.width)),
+             [=](const auto& all) {
+               call_kernel(all.strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
+                           d_weight);
+             });
 }
 int shared_norm_backward(Stream s, Type t, const SharedNorm& shape, const void* dy, const void* x,
                          const float* statistics, const float* sums, const void* weight,
                          const void* residual, void* dx, float* d_weight, float* d_bias,
                          void* scratch) {
   return run(s, t,
-             touched("shared norm backward", dy, x, statistics, sums, weight, residual, dx,
-                     d_weight, d_bias, scratch),
+             with(TOUCHED(shared_norm_backward, bytes_of(t), shape, dy, x, statistics, sums, weight,
+                          residual, dx, d_weight, d_bias),
+                  scratch, column_sums_scratch(shape.rows, shape.h)),
              [=](const auto& all) {
                call_kernel(all.shared_norm_backward, shape, dy, x, statistics, sums, weight,
                            residual, dx, d_weight, d_bias);
@@ -118,17 +161,19 @@ int shared_norm_backward(Stream s, Type t, const SharedNorm& shape, const void* 
 }
 int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void* scratch) {
-  return run(s, t, touched("add column sums", y, sums, scratch),
+  return run(s, t,
+             with(TOUCHED(add_column_sums, bytes_of(t), rows, cols, y, sums), scratch,
+                  column_sums_scratch(rows, cols)),
              [=](const auto& all) { call_kernel(all.add_column_sums, rows, cols, y, sums); });
 }
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse,
-              AttentionEngine) {
-  return run(s, t, touched("attention", qkv, o, lse),
+              AttentionEngine engine) {
+  return run(s, t, engine, TOUCHED(attention, bytes_of(t), shape, qkv, o, lse),
              [=](const auto& all) { call_kernel(all.attention, shape, qkv, o, lse); });
 }
 int attention_part(Stream s, Type t, const AttentionPart& part, const void* qkv, const void* kv,
-                   float* sum, float* lse, AttentionEngine) {
-  return run(s, t, touched("attention part", qkv, kv, sum, lse),
+                   float* sum, float* lse, AttentionEngine engine) {
+  return run(s, t, engine, TOUCHED(attention_part, bytes_of(t), part, qkv, kv, sum, lse),
              [=](const auto& all) { call_kernel(all.attention_part, part, qkv, kv, sum, lse); });
 }
 std::int64_t attention_backward_scratch(Type, const AttentionShape&) {
@@ -139,17 +184,22 @@ std::int64_t attention_part_backward_scratch(Type, const AttentionPart&) {
 }
 int attention_part_backward(Stream s, Type t, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta, void* scratch, AttentionEngine) {
-  return run(s, t,
-             touched("attention part backward", d_o, qkv, kv, o, lse, dq, dkv, delta, scratch),
+                            float* dq, float* dkv, float* delta, void* scratch,
+                            AttentionEngine engine) {
+  return run(s, t, engine,
+             with(TOUCHED(attention_part_backward, bytes_of(t), part, d_o, qkv, kv, o, lse, dq, dkv,
+                          delta),
+                  scratch, attention_part_backward_scratch(t, part)),
              [=](const auto& all) {
                call_kernel(all.attention_part_backward, part, d_o, qkv, kv, o, lse, dq, dkv, delta);
              });
 }
 int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
-                       void* scratch, AttentionEngine) {
-  return run(s, t, touched("attention backward", d_o, qkv, o, lse, dqkv, delta, scratch),
+                       void* scratch, AttentionEngine engine) {
+  return run(s, t, engine,
+             with(TOUCHED(attention_backward, bytes_of(t), shape, d_o, qkv, o, lse, dqkv, delta),
+                  scratch, attention_backward_scratch(t, shape)),
              [=](const auto& all) {
                call_kernel(all.attention_backward, shape, d_o, qkv, o, lse, dqkv, delta);
              });
@@ -165,24 +215,29 @@ int sort_tokens(Stream, std::int64_t, const std::int32_t*, const VocabularyShape
 int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
                    const void* dy, const VocabularyShape& shape, const std::int32_t* order,
                    float* d_table) {
-  return run(s, t, touched("embed backward", ids, dy, order, d_table), [=](const auto& all) {
-    call_kernel(all.embed_backward, tokens, h, ids, dy, shape, const_cast<std::int32_t*>(order),
-                d_table);
-  });
+  return run(s, t,
+             TOUCHED(embed_backward, bytes_of(t), tokens, h, ids, dy, shape,
+                     const_cast<std::int32_t*>(order), d_table),
+             [=](const auto& all) {
+               call_kernel(all.embed_backward, tokens, h, ids, dy, shape,
+                           const_cast<std::int32_t*>(order), d_table);
+             });
 }
 int add_router_bias(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* bias,
                     float* y) {
-  return run(s, t, touched("add router bias", bias, y), [=](const auto& all) {
-    const auto* added = static_cast<const ElementOf<decltype(all)>*>(bias);
-    for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += float{added[i % cols]};
-  });
+  return run(s, t,
+             Touched("add router bias").reads(bias, bytes_of(t) * cols).writes(y, 4 * rows * cols),
+             [=](const auto& all) {
+               const auto* added = static_cast<const ElementOf<decltype(all)>*>(bias);
+               for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += float{added[i % cols]};
+             });
 }
 std::int64_t sort_copies_scratch(const CopiesShape&) {
   return 4;
 }
 int sort_copies(Stream s, const CopiesShape& shape, const std::int32_t* chosen, std::int32_t* row,
                 std::int32_t* token, std::int32_t* begin, void* scratch) {
-  return run(s, touched("sort copies", chosen, row, token, begin, scratch),
+  return run(s, with(TOUCHED(sort_copies, 1, shape, chosen, row, token, begin), scratch, 4),
              [=] { kernels().sort_copies(shape, chosen, row, token, begin); });
 }
 std::int64_t drop_copies_scratch(const DropShape&) {
@@ -190,7 +245,7 @@ std::int64_t drop_copies_scratch(const DropShape&) {
 }
 int drop_copies(Stream s, const DropShape& shape, const std::int32_t* chosen, const float* weights,
                 std::int32_t* kept, void* scratch) {
-  return run(s, touched("drop copies", chosen, weights, kept, scratch),
+  return run(s, with(TOUCHED(drop_copies, 1, shape, chosen, weights, kept), scratch, 4),
              [=] { kernels().drop_copies(shape, chosen, weights, kept); });
 }
 std::int64_t sort_visits_scratch(const VisitsShape&) {
@@ -200,7 +255,9 @@ int sort_visits(Stream s, const VisitsShape& shape, const std::int32_t* chosen, 
                 std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,
                 std::int32_t* arrived, void* scratch) {
   return run(
-      s, touched("sort visits", chosen, token, sent, row, weight, begins, arrived, scratch),
+      s,
+      with(TOUCHED(sort_visits, 1, shape, chosen, token, sent, row, weight, begins, arrived),
+           scratch, 4),
       [=] { kernels().sort_visits(shape, chosen, token, sent, row, weight, begins, arrived); });
 }
 std::int64_t count_choices_scratch(const CountShape&) {
@@ -208,7 +265,7 @@ std::int64_t count_choices_scratch(const CountShape&) {
 }
 int count_choices(Stream s, const CountShape& shape, std::int64_t copies,
                   const std::int32_t* chosen, double* most, void* scratch) {
-  return run(s, touched("count choices", chosen, most, scratch),
+  return run(s, with(TOUCHED(count_choices, 1, shape, copies, chosen, most), scratch, 4),
              [=] { kernels().count_choices(shape, copies, chosen, most); });
 }
 std::int64_t sort_rows_scratch(const ArrivedShape&) {
@@ -216,14 +273,16 @@ std::int64_t sort_rows_scratch(const ArrivedShape&) {
 }
 int sort_rows(Stream s, const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
               std::int32_t* begin, void* scratch) {
-  return run(s, touched("sort rows", begins, from, begin, scratch),
+  return run(s, with(TOUCHED(sort_rows, 1, shape, begins, from, begin), scratch, 4),
              [=] { kernels().sort_rows(shape, begins, from, begin); });
 }
 int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t first,
                   std::int64_t sequence, const void* x, const void* positions, void* out) {
-  return run(s, t, touched("add positions", x, positions, out), [=](const auto& all) {
-    call_kernel(all.add_positions, tokens, h, first, sequence, x, positions, out);
-  });
+  return run(s, t,
+             TOUCHED(add_positions, bytes_of(t), tokens, h, first, sequence, x, positions, out),
+             [=](const auto& all) {
+               call_kernel(all.add_positions, tokens, h, first, sequence, x, positions, out);
+             });
 }
 
 Pieces cut_into_pieces(std::span<const TensorRange> ranges) {  // one piece per range
@@ -250,12 +309,16 @@ int sum_of_squares(Stream s, const float* values, const Piece* pieces, std::int6
     }
   });
 }
+// A factor below zero says that the update is left out.
 int clip_factor(Stream s, const double* squares, std::int64_t count, double clip_norm,
-                float* factor) {
-  return run(s, touched("clip factor", squares, factor), [=] {
+                double loss_scale, float* factor) {
+  return run(s, Touched("clip factor").reads(squares, 8 * count).writes(factor, 4), [=] {
     double sum = 0;
     for (std::int64_t k = 0; k < count; ++k) sum += squares[k];
-    *factor = exec::clip_factor(std::sqrt(sum), clip_norm);
+    const double unscale = loss_scale > 0 ? 1 / loss_scale : 1;
+    const double clip = double{exec::clip_factor(std::sqrt(sum) * unscale, clip_norm)};
+    const bool skips = loss_scale > 0 && !std::isfinite(sum);
+    *factor = skips ? -1.0F : static_cast<float>(clip * unscale);
   });
 }
 AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
@@ -270,9 +333,9 @@ AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, d
           static_cast<float>(epsilon),
           static_cast<float>(1 - rate * decay)};
 }
-// A parameter that is not its own master is bf16.
-Type type_of(const void* parameters) {
-  return parameters == nullptr ? Type::Float32 : Type::BFloat16;
+// Element `at` of parameters that are not their own master.
+void* narrow(Type t, void* parameters, std::int64_t at) {
+  return parameters == nullptr ? nullptr : static_cast<std::byte*>(parameters) + at * bytes_of(t);
 }
 template <class E>
 void round_to(const Piece& piece, const float* master, void* parameters) {
@@ -280,17 +343,19 @@ void round_to(const Piece& piece, const float* master, void* parameters) {
   auto* to = static_cast<E*>(parameters);
   for (std::int64_t i = piece.begin; i < piece.begin + piece.count; ++i) to[i] = E(master[i]);
 }
-int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces,
+int adamw(Stream s, Type t, const AdamW& c, const Piece* pieces, std::int64_t num_pieces,
           const float* gradients, const float* scale, float* master, float* m, float* v,
           void* parameters) {
   Touched all("adamw");
-  all.reads(scale);
+  all.reads(scale, 4);
   for (std::int64_t k = 0; k < num_pieces; ++k) {
     const std::int64_t at = pieces[k].begin, bytes = 4 * std::int64_t{pieces[k].count};
     all.reads(gradients + at, bytes).writes(master + at, bytes);
     all.writes(m + at, bytes).writes(v + at, bytes);
+    all.writes(narrow(t, parameters, at), bytes_of(t) * pieces[k].count);
   }
-  return run(s, type_of(parameters), std::move(all), [=](const auto& typed) {
+  return run(s, t, std::move(all), [=](const auto& typed) {
+    if (*scale < 0) return;
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
       kernels().adamw(pieces[k].count,
@@ -313,15 +378,17 @@ Lion lion_constants(double beta1, double beta2, double rate, double decay) {
           static_cast<float>(beta2), static_cast<float>(1 - beta2),
           static_cast<float>(rate),  static_cast<float>(1 - rate * decay)};
 }
-int lion(Stream s, const Lion& c, const Piece* pieces, std::int64_t num_pieces,
+int lion(Stream s, Type t, const Lion& c, const Piece* pieces, std::int64_t num_pieces,
          const float* gradients, const float* scale, float* master, float* m, void* parameters) {
   Touched all("lion");
-  all.reads(scale);
+  all.reads(scale, 4);
   for (std::int64_t k = 0; k < num_pieces; ++k) {
     const std::int64_t at = pieces[k].begin, bytes = 4 * std::int64_t{pieces[k].count};
     all.reads(gradients + at, bytes).writes(master + at, bytes).writes(m + at, bytes);
+    all.writes(narrow(t, parameters, at), bytes_of(t) * pieces[k].count);
   }
-  return run(s, type_of(parameters), std::move(all), [=](const auto& typed) {
+  return run(s, t, std::move(all), [=](const auto& typed) {
+    if (*scale < 0) return;
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
       kernels().lion(pieces[k].count,
@@ -339,24 +406,34 @@ int lion(Stream s, const Lion& c, const Piece* pieces, std::int64_t num_pieces,
 }
 
 int cast(Stream s, Type from, Type to, std::int64_t count, const void* in, void* out) {
-  return run(s, from, touched("cast", in, out), [=](const auto& all) {
-    const auto* values = static_cast<const ElementOf<decltype(all)>*>(in);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (to == Type::Float32) {
-        static_cast<float*>(out)[i] = float{values[i]};
-      } else {
-        static_cast<BFloat16*>(out)[i] = BFloat16(values[i]);
-      }
+  return run(s, from,
+             Touched("cast").reads(in, bytes_of(from) * count).writes(out, bytes_of(to) * count),
+             [=](const auto& all) {
+               const auto* values = static_cast<const ElementOf<decltype(all)>*>(in);
+               for (std::int64_t i = 0; i < count; ++i) {
+                 const float value{values[i]};
+                 if (to == Type::Float32) static_cast<float*>(out)[i] = value;
+                 if (to == Type::BFloat16) static_cast<BFloat16*>(out)[i] = BFloat16(value);
+                 if (to == Type::Float16) static_cast<Float16*>(out)[i] = Float16(value);
+               }
+             });
+}
+int noise(Stream s, std::int64_t words, std::uint32_t* out) {
+  return run(s, Touched("noise").writes(out, 4 * words), [=] {
+    for (std::int64_t i = 0; i < words; ++i) {
+      out[i] = 0x3C003C00U | (static_cast<std::uint32_t>(i) * 0x9E3779B9U & 0x837F837FU);
     }
   });
 }
 int to_double(Stream s, const float* in, double* out) {
-  return run(s, touched("to double", in, out), [=] { *out = static_cast<double>(*in); });
+  return run(s, Touched("to double").reads(in, 4).writes(out, 8),
+             [=] { *out = static_cast<double>(*in); });
 }
 // Both engines of attention are the CPU's kernel.
 int largest_difference(Stream s, Type, std::int64_t, std::int64_t, std::int64_t, const void*,
                        const void*, float* out) {
-  return run(s, touched("largest difference", out), [=] { out[0] = out[1] = 0; });
+  ++compared;
+  return run(s, Touched("largest difference").writes(out, 8), [=] { out[0] = out[1] = 0; });
 }
 int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count,
                   std::span<const void* const> in, std::span<void* const> out) {

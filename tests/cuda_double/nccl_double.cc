@@ -55,7 +55,10 @@ std::int64_t element_bytes(ncclDataType_t type) {
 
 exec::ElementType element_of(ncclDataType_t type) {
   using enum exec::ElementType;
-  return type == ncclFloat64 ? Float64 : type == ncclBfloat16 ? BFloat16 : Float32;
+  return type == ncclFloat64    ? Float64
+         : type == ncclBfloat16 ? BFloat16
+         : type == ncclFloat16  ? Float16
+                                : Float32;
 }
 
 // What a rank calls, as it stands before its data in a file.
@@ -315,8 +318,7 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call
   if (call.kind != OpKind::Reduce || root)
     touched.writes(out, static_cast<std::int64_t>(call.bytes_out(comm->size)));
   const auto result = std::make_shared<Bytes>();
-  return exchange({comm,
-                   ends,
+  return exchange({comm, ends,
                    [=] {
                      post(comm->collective_of(number, comm->rank), &call, sizeof call, in,
                           call.bytes_in(comm->size));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda_double/order_check.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -19,18 +20,18 @@ struct Moment {
   std::string_view by;
 };
 
-// What touched an array last: the last write, and the reads since.
+// What touched a stretch of memory last: the last write, and the reads since.
 struct Last {
+  const char* end = nullptr;
   Moment written;
   std::vector<Moment> read;
 };
-// By where they begin and how long they are: arrays of one place and two lengths are two.
-using Arrays = std::map<std::pair<const char*, std::size_t>, Last>;
+// Stretches that all was done to alike, by where they begin; none meets another.
+using Memory = std::map<const char*, Last>;
 
 std::mutex mutex;
 std::size_t timelines = 0;
-Arrays points, blocks;    // of one byte, or whose length is not known; and the others
-std::size_t longest = 1;  // of the blocks
+Memory memory;
 std::string first_found;
 thread_local Clock host;
 
@@ -55,24 +56,41 @@ void check(const Last& array, const Access& access, const Moment& now, const Clo
   }
 }
 
-void check_all(const Arrays& arrays, std::size_t most, const Access& access, const Moment& now,
-               const Clock& clock) {
-  auto at = arrays.lower_bound({access.at - most + 1, 0});
-  for (; at != arrays.end() && at->first.first < access.at + access.bytes; ++at) {
-    if (at->first.first + at->first.second > access.at) check(at->second, access, now, clock);
-  }
+// A stretch begins, or ends, at `at`.
+void cut(const char* at) {
+  auto next = memory.upper_bound(at);
+  if (next == memory.begin()) return;
+  const auto own = std::prev(next);
+  if (own->first == at || own->second.end <= at) return;
+  Last rest = own->second;
+  own->second.end = at;
+  memory.emplace_hint(next, at, std::move(rest));
 }
 
-void note(const Access& access, const Moment& now) {
-  Last& array = (access.bytes > 1 ? blocks : points)[{access.at, access.bytes}];
-  longest = std::max(longest, access.bytes);
+void note(Last& last, const Access& access, const Moment& now) {
   if (access.writes) {
-    array.written = now;
-    array.read.clear();
+    last.written = now;
+    last.read.clear();
     return;
   }
-  std::erase_if(array.read, [&](const Moment& read) { return read.stream == now.stream; });
-  array.read.push_back(now);
+  std::erase_if(last.read, [&](const Moment& read) { return read.stream == now.stream; });
+  last.read.push_back(now);
+}
+
+// Calls f with every stretch of what is touched; what nothing has touched becomes one.
+template <class F>
+void over(const Access& access, F f) {
+  const char *begin = access.at, *end = begin + access.bytes;
+  cut(begin);
+  cut(end);
+  for (auto next = memory.lower_bound(begin); begin < end; ++next) {
+    if (next == memory.end() || next->first > begin) {
+      const char* until = next == memory.end() ? end : std::min(end, next->first);
+      next = memory.emplace_hint(next, begin, Last{.end = until, .written = {}, .read = {}});
+    }
+    f(next->second);
+    begin = next->second.end;
+  }
 }
 
 }  // namespace
@@ -97,11 +115,13 @@ void Timeline::issue(const Touched& touched) {
   const std::scoped_lock lock(mutex);
   advance();
   const Moment now{number_, clock_[number_], touched.by};
+  // A piece of work does not wait for itself: all is held against what was before.
   for (const Access& access : touched.all) {
-    check_all(points, 1, access, now, clock_);
-    check_all(blocks, longest, access, now, clock_);
+    over(access, [&](const Last& last) { check(last, access, now, clock_); });
   }
-  for (const Access& access : touched.all) note(access, now);
+  for (const Access& access : touched.all) {
+    over(access, [&](Last& last) { note(last, access, now); });
+  }
 }
 
 Clock Timeline::record() {
@@ -119,15 +139,12 @@ void host_waited(const Clock& event) {
   join(host, event);
 }
 
-void forget(const void* memory, std::size_t bytes) {
+void forget(const void* block, std::size_t bytes) {
   const std::scoped_lock lock(mutex);
-  const char* begin = static_cast<const char*>(memory);
-  for (auto* arrays : {&points, &blocks}) {
-    auto at = arrays->lower_bound({begin - longest + 1, 0});
-    while (at != arrays->end() && at->first.first < begin + bytes) {
-      at = at->first.first + at->first.second > begin ? arrays->erase(at) : std::next(at);
-    }
-  }
+  const char* begin = static_cast<const char*>(block);
+  cut(begin);
+  cut(begin + bytes);
+  memory.erase(memory.lower_bound(begin), memory.lower_bound(begin + bytes));
 }
 
 std::string unordered() {

@@ -35,6 +35,6 @@ void host_waited(const Clock& event);
 // The memory changes hands: what touched any of it no longer counts. Said when it is given back,
 // and when it is handed out: meanwhile it may have been somebody's who is not of the double, a
 // vector of a test's for one, and work may have touched it there.
-void forget(const void* memory, std::size_t bytes);
+void forget(const void* block, std::size_t bytes);
 
 }  // namespace rehearse::cuda_double

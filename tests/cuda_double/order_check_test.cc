@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <tuple>
 
+#include "exec/cuda/calls/gemm.h"
 #include "tests/cuda_double/device.h"
 
 namespace rehearse::cuda_double {
@@ -21,6 +24,7 @@ struct Streams {
     unordered();  // of tests before
   }
   ~Streams() {
+    cudaDeviceSynchronize();  // what a test before touched beside its blocks is over
     cudaStreamDestroy(one);
     cudaStreamDestroy(other);
   }
@@ -71,6 +75,71 @@ TEST_P(OrderCheck, MemoryBesideKeepsItsPast) {
   streams.read(at, 256);
   EXPECT_NE(unordered().find("a copy on stream"), std::string::npos);
   give_back(beside);
+}
+
+// Ranges of one byte and more that meet, or do not: on one stream [begin, end) is written, on the
+// other [64, 192) is read.
+TEST(OrderCheckOfRanges, SeesWhatMeetsAndNothingElse) {
+  const Streams streams;
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 256), cudaSuccess);
+  const auto at = reinterpret_cast<std::uintptr_t>(memory);
+  for (const auto& [begin, end, meets] : {std::tuple{0, 64, false},
+                                          {192, 256, false},
+                                          {0, 65, true},
+                                          {191, 192, true},
+                                          {100, 101, true},
+                                          {0, 256, true},
+                                          {64, 192, true}}) {
+    SCOPED_TRACE(begin);
+    cudaDeviceSynchronize();  // orders what was before
+    streams.write(at + static_cast<std::uintptr_t>(begin), end - begin);
+    streams.read(at + 64, 128);
+    EXPECT_EQ(unordered().find("a copy on stream") != std::string::npos, meets);
+  }
+  // Of what was written twice, each stretch has its own last one.
+  cudaDeviceSynchronize();
+  streams.write(at, 256);
+  cudaDeviceSynchronize();
+  streams.write(at + 64, 32);
+  streams.read(at + 96, 64);
+  EXPECT_EQ(unordered(), "");
+  streams.read(at + 32, 64);
+  EXPECT_NE(unordered(), "");
+  cudaFree(memory);
+}
+
+// The last element of what a kernel and a product read and write is as much theirs as the first.
+TEST(OrderCheckOfRanges, ReachesTheEndsOfKernelsArrays) {
+  const Streams streams;
+  constexpr std::int64_t kRows = 4, kColumns = 8;
+  constexpr std::int64_t kBytes = 4 * kRows * kColumns;
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 4 * kBytes), cudaSuccess);
+  const auto at = reinterpret_cast<std::uintptr_t>(memory);
+  const auto array = [&](std::uintptr_t k) { return reinterpret_cast<void*>(at + k * kBytes); };
+  cudaMemset(memory, 0, 4 * kBytes);
+  using exec::cuda::Type;
+  exec::cuda::Gemm gemm;
+  const std::function<int()> launches[] = {
+      [&] {
+        return exec::cuda::dropout(streams.one, Type::Float32, kRows, kColumns, {}, array(0),
+                                   array(1));
+      },
+      [&] {
+        return gemm.linear(streams.one, Type::Float32, kRows, kColumns, kColumns, array(0),
+                           array(2), nullptr, array(1), {array(3), 4});
+      }};
+  for (const auto& launch : launches) {
+    for (const bool last : {true, false}) {
+      cudaDeviceSynchronize();
+      ASSERT_EQ(launch(), 0);
+      streams.read(at + 2 * kBytes - (last ? 1 : 0), 1);
+      EXPECT_EQ(unordered().find("a copy on stream") != std::string::npos, last);
+    }
+  }
+  cudaDeviceSynchronize();
+  cudaFree(memory);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -106,6 +106,11 @@ class MarkedProducts final : public Forwarding {
     marks_->set(lane, "product");
     inner_->linear(lane, m, n, k, x, w, bias, y);
   }
+  void linear_piece(Lane lane, const PieceShape& piece, const void* x, const void* w,
+                    const void* bias, void* y) override {
+    marks_->set(lane, "product");
+    inner_->linear_piece(lane, piece, x, w, bias, y);
+  }
 
  private:
   std::shared_ptr<Marks> marks_;

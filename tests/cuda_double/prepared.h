@@ -38,9 +38,11 @@ inline CudaOptions cuda_options(const Prepared& p, double timeout_s = 120) {
           .label = [&p](OpId op) { return op_label(p.schedule, op); }};
 }
 
-// All ranks in this process. wrap: what the backend becomes before it is used.
+// All ranks in this process. wrap: what the backend becomes before it is used; begin_scale: of
+// fp16's loss, 0: the rule's.
 inline Trained train_prepared(Prepared& p, const CudaOptions& options,
-                              const std::function<Backend(Backend)>& wrap = nullptr) {
+                              const std::function<Backend(Backend)>& wrap = nullptr,
+                              double begin_scale = 0) {
   Trained out;
   const TrainOptions& train_options = p.scenario.train;
   Result<Backend> backend = cuda::make_backend(options);
@@ -50,10 +52,12 @@ inline Trained train_prepared(Prepared& p, const CudaOptions& options,
       Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(), {});
   EXPECT_TRUE(made) << made.error().message;
   Interpreter& process = *made.value();
+  process.try_kernels();
   process.initialise(initial_values(p.scenario.model, train_options.seed));
   const Result<Data> data =
       Data::open("synthetic", p.scenario.model.vocabulary, train_options.seed);
-  const auto steps = train(process, p.plan, train_options, data.value(), nullptr);
+  const auto steps = train(process, p.plan, train_options, data.value(), nullptr,
+                           {.scale = {.scale = begin_scale}});
   if (!steps) {
     out.error = steps.error().message;
     return out;

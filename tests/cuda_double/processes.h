@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/run/processes.h"
 #include "tests/cuda_double/prepared.h"
 
 namespace rehearse::exec {
@@ -15,10 +16,12 @@ struct Shared {  // the store of the run
   std::mutex mutex;
   std::condition_variable changed;
   std::string id;
+  std::vector<std::string> choices;  // by process
+  std::size_t chosen = 0;            // processes
 };
 
 struct Outcome {
-  std::vector<double> losses;
+  std::vector<double> losses, norms;
   std::string error;
 };
 
@@ -31,7 +34,12 @@ struct Faults {
   Sabotage sabotage = nullptr;
   std::int32_t dead = -1;   // this process ends without a word
   std::int64_t before = 1;  // this step; -1: before it connects
+  double begin_scale = 0;   // of fp16's loss; 0: the rule's
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap = nullptr;
+  // Around the trials of kernels: before a process's, and when all have made theirs, by the last.
+  std::function<void(std::int32_t process)> before_trials = nullptr;
+  std::function<void()> tried = nullptr;
+  bool alike = true;  // all take the choices of the first that has them, as a run does
   std::function<void()> ended = [] {};  // a process has its outcome, and is not torn down yet
 };
 
@@ -40,6 +48,7 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
   const GroupInstances groups(p.schedule, mesh);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
   Shared shared;
+  shared.choices.resize(outcomes.size());
   std::vector<std::thread> processes;
   for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
     processes.emplace_back([&, r] {
@@ -73,21 +82,36 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
         return;
       }
       Interpreter& process = *made.value();
+      if (faults.before_trials) faults.before_trials(r);
+      process.try_kernels();
+      if (p.plan.precision.compute != ComputeType::Fp32) {  // else there is nothing to choose
+        std::unique_lock lock(shared.mutex);
+        shared.choices[static_cast<std::size_t>(r)] = backend.kernels->choices();
+        if (++shared.chosen == shared.choices.size() && faults.tried) faults.tried();
+        shared.changed.notify_all();
+        shared.changed.wait(lock, [&] { return shared.chosen == shared.choices.size(); });
+        if (faults.alike) backend.kernels->take_choices(first_lines(shared.choices));
+      }
       process.initialise(initial_values(p.scenario.model, p.scenario.train.seed));
       const Result<Data> data =
           Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
+      LossScale scale = begin_loss_scale(p.plan, p.scenario.train, {.scale = faults.begin_scale});
       for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
         if (faults.sabotage) faults.sabotage(r, step, *nccl.value(), *backend.device);
         if (r == faults.dead && step == faults.before) return;
         load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
         const auto ran = process.run({.step = step,
+                                      .skipped = scale.skipped,
                                       .learning_rate = p.scenario.train.learning_rate,
+                                      .loss_scale = scale.scale,
                                       .train = p.scenario.train});
         if (!ran) {
           out.error = ran.error().message;
           break;
         }
+        update_loss_scale(p.scenario.train, ran.value().skipped, scale);
         out.losses.push_back(ran.value().loss);
+        out.norms.push_back(ran.value().grad_norm);
       }
       faults.ended();
     });

@@ -41,9 +41,9 @@ shared_experts() {
   experts "$1" "$2"
   sed -i 's/"mixtral", "num_hidden_layers": 2/"qwen2_moe", "num_hidden_layers": 4/; s/"num_local_experts": 4/"num_experts": 4, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "decoder_sparse_step": 1, "norm_topk_prob": false/' "$1"
 }
-layout() {  # layout PROCESSES PLAN_KEYS...; `of`: writes the scenario
+layout() {  # layout PROCESSES PLAN_KEYS...; `of`: writes the scenario; `in`: the precision
   processes=$1; shift
-  set -- "${@/#/--set=plan.}" --device cuda --set plan.precision=fp32
+  set -- "${@/#/--set=plan.}" --device cuda --set plan.precision=${in:-fp32}
   ${of:-scenario} "$work/s.json" "$processes"
   "$rehearse" run "$work/s.json" "$@" --json >"$work/one.json" 2>"$work/err" || fail "one process: $*: $(cat "$work/err")"
   "$rehearse" run "$work/s.json" "$@" --json --processes "$processes" >"$work/many.json" 2>"$work/err" ||
@@ -63,6 +63,23 @@ layout 2 tensor_parallel=2 sequence_parallel=true overlap.tensor_parallel=true
 "$rehearse" run "$work/s.json" --device cuda --set plan.precision=fp32 --set plan.tensor_parallel=2 --set plan.sequence_parallel=true \
   --set plan.overlap.tensor_parallel=true --dry-run --json >"$work/dry.json" 2>"$work/err" || fail "pieces are not predicted: $(cat "$work/err")"
 [ "$(key "$work/dry.json" schedule_hash)" = "$(key "$work/many.json" schedule_hash)" ] || fail "products in pieces: another program is predicted"
+# 16 bits; in fp16 a scale that is too large: every step is left out, in every process.
+in=fp16 layout 2 data_parallel=2 zero_stage=3
+grep -q "is run as" "$work/err" && fail "fp16 is not run as fp16: $(cat "$work/err")"
+[ "$(key "$work/many.json" skipped_steps)" = 0 ] || fail "fp16: steps were left out"
+for processes in 1 2; do
+  "$rehearse" run "$work/s.json" --device cuda --set plan.precision=fp16 --set plan.data_parallel=2 --set train.loss_scale=1e12 \
+    --processes $processes --json >"$work/skips.json" 2>"$work/err" || fail "a scale that is too large, $processes processes: $(cat "$work/err")"
+  [ "$(key "$work/skips.json" skipped_steps)" = 3 ] || fail "a scale that is too large, $processes processes: $(key "$work/skips.json" skipped_steps) steps left out"
+done
+# A checkpoint has the scale.
+for steps in 2 3; do
+  "$rehearse" run "$work/s.json" --device cuda --set plan.precision=fp16 --set plan.data_parallel=2 --processes 2 --steps $steps \
+    --checkpoint "$work/at$steps" --json >"$work/$steps.json" 2>"$work/err" || fail "fp16, $steps steps: $(cat "$work/err")"
+done
+"$rehearse" run "$work/s.json" --device cuda --set plan.precision=fp16 --set plan.data_parallel=2 --steps 3 --resume "$work/at2" \
+  --json >"$work/on.json" 2>"$work/err" || fail "fp16 goes on: $(cat "$work/err")"
+[ "$(losses "$work/on.json" | tail -1)" = "$(losses "$work/3.json" | tail -1)" ] || fail "fp16 goes on with other numbers"
 of=experts layout 2 data_parallel=2 expert_parallel=2
 of=experts layout 4 data_parallel=2 pipeline_parallel=2 expert_parallel=2 zero_stage=1 schedule=zb_h1
 of=experts layout 2 data_parallel=2 expert_parallel=2 expert_dispatch=all_gather

@@ -27,7 +27,7 @@ inline void prove_in_all_models(const Schedule& schedule, const Schedule* order)
       return op.segment_end < 0 &&
              (is_compute(op.kind) || op.kind == OpKind::Send || op.kind == OpKind::Recv);
     });
-    if (plain) must(Rendezvous(schedule, model.model).run(), "proved, but it hangs");
+    if (plain) must(fixture::Rendezvous(schedule, model.model).run(), "proved, but it hangs");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 #include <utility>
 
 #include "exec/cuda/calls/best_time.h"
@@ -17,7 +18,7 @@ using enum AttentionEngine;
 
 constexpr int kRepetitions = 3;  // of an engine that is timed; the fastest counts
 // How far apart the engines may be, as a share of the largest value. Either engine may be off by
-// half: P and dS are rounded to bf16, the result once more (the kernels' tests have the same
+// half: P and dS are rounded to 16 bits, the result once more (the kernels' tests have the same
 // bound); lse is fp32.
 constexpr float kTolerance = 2e-2F, kFloatTolerance = 1e-4F;
 
@@ -45,6 +46,45 @@ bool AttentionChoice::open(Stream stream, Type type, const AttentionShape& s) co
          status == cudaStreamCaptureStatusNone;
 }
 
+namespace {
+
+// "attention BACKWARD tokens sequence heads kv_heads head_dim values", as a line's key.
+constexpr std::string_view kLine = "attention ", kDiffered = "attention differed=";
+
+}  // namespace
+
+std::string AttentionChoice::choices() const {
+  std::string lines;
+  if (differed_) return lines.append(kDiffered).append("1\n");
+  for (const auto& [k, engine] : chosen_) {
+    lines += kLine;
+    for (const std::int64_t number : {std::int64_t{k.backward}, k.tokens, k.sequence, k.heads,
+                                      k.kv_heads, k.head_dim, k.values}) {
+      lines += std::to_string(number) + ' ';
+    }
+    lines.back() = '=';
+    lines += engine == Wgmma ? "1\n" : "0\n";
+  }
+  return lines;
+}
+
+void AttentionChoice::take(const std::string& line) {
+  if (only_ || !line.starts_with(kLine)) return;
+  if (line.starts_with(kDiffered)) {
+    only_ = MmaSync;
+    differed_ = true;
+    return chosen_.clear();
+  }
+  std::istringstream in(line.substr(kLine.size()));
+  Key k;
+  int engine = 0;
+  char equals = 0;
+  in >> k.backward >> k.tokens >> k.sequence >> k.heads >> k.kv_heads >> k.head_dim >> k.values >>
+      equals >> engine;
+  if (in.fail() || equals != '=') return;
+  chosen_.insert_or_assign(k, engine == 1 ? Wgmma : MmaSync);
+}
+
 AttentionEngine AttentionChoice::forward(Stream stream, Type type, const AttentionShape& s,
                                          const void* qkv) {
   const Key key = key_of(false, s);
@@ -53,7 +93,7 @@ AttentionEngine AttentionChoice::forward(Stream stream, Type type, const Attenti
   const std::int64_t wide = s.heads * s.values(), lse_at = aligned(2 * s.tokens * wide);
   return choose(stream, {.key = key,
                          .bytes = aligned(lse_at + 4 * s.heads * s.tokens),
-                         .areas = {{Type::BFloat16, 0, s.tokens, wide, wide},
+                         .areas = {{type, 0, s.tokens, wide, wide},
                                    {Type::Float32, lse_at, s.heads, s.tokens, s.tokens}},
                          .run = [=](AttentionEngine engine, std::byte* results) {
                            auto* lse = reinterpret_cast<float*>(results + lse_at);
@@ -70,17 +110,17 @@ AttentionEngine AttentionChoice::backward(Stream stream, Type type, const Attent
   const std::int64_t queries = s.heads * s.head_dim, keys = s.kv_heads * s.head_dim;
   const std::int64_t columns = s.columns(), delta_at = aligned(2 * s.tokens * columns);
   const std::int64_t scratch_at = aligned(delta_at + 4 * s.heads * s.tokens);
-  return choose(stream, {.key = key,
-                         .bytes = aligned(scratch_at + attention_backward_scratch(type, s)),
-                         .areas = {{Type::BFloat16, 0, s.tokens, queries, columns},  // dQ, dK, dV
-                                   {Type::BFloat16, 2 * queries, s.tokens, keys, columns},
-                                   {Type::BFloat16, 2 * (queries + keys), s.tokens,
-                                    s.kv_heads * s.values(), columns}},
-                         .run = [=](AttentionEngine engine, std::byte* results) {
-                           auto* delta = reinterpret_cast<float*>(results + delta_at);
-                           return attention_backward(stream, type, s, d_o, qkv, o, lse, results,
-                                                     delta, results + scratch_at, engine);
-                         }});
+  return choose(
+      stream, {.key = key,
+               .bytes = aligned(scratch_at + attention_backward_scratch(type, s)),
+               .areas = {{type, 0, s.tokens, queries, columns},  // dQ, dK, dV
+                         {type, 2 * queries, s.tokens, keys, columns},
+                         {type, 2 * (queries + keys), s.tokens, s.kv_heads * s.values(), columns}},
+               .run = [=](AttentionEngine engine, std::byte* results) {
+                 auto* delta = reinterpret_cast<float*>(results + delta_at);
+                 return attention_backward(stream, type, s, d_o, qkv, o, lse, results, delta,
+                                           results + scratch_at, engine);
+               }});
 }
 
 AttentionEngine AttentionChoice::choose(Stream stream, const Trial& trial) {
@@ -125,6 +165,7 @@ AttentionEngine AttentionChoice::tried(Stream stream, const Trial& trial, std::b
   const AttentionEngine engine = agree && wgmma < mma ? Wgmma : MmaSync;
   if (!agree) {
     only_ = MmaSync;
+    differed_ = true;
     chosen_.clear();
   }
   if (say_ && (says_all_ || !agree)) {

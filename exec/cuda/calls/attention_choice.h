@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of attention's engines a shape runs on (kernels.h): where the device has wgmma, both are
-// tried at the first call with that shape, as the products' algorithms are (gemm.h). The faster one
-// is kept, but wgmma only if both agree; else no shape gets it.
+// tried at the first call with that shape, as the products' algorithms are (gemm.h); of a run
+// before its first step (cuda_trials.h). The faster one is kept, but wgmma only if both agree; else
+// no shape gets it.
 //
 // A trial waits for the device and takes memory for its results, which it frees; where there is
 // none (which is said once), and while a graph is captured, it is mma.sync. Another run may choose
@@ -33,6 +34,11 @@ class AttentionChoice {
   AttentionEngine backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
                            const void* qkv, const void* o, const float* lse);
 
+  // A line for each shape that was tried, and one where the engines differed: then all is mma.sync.
+  // Lines that are taken are other processes'; where there is nothing to choose they do not count.
+  std::string choices() const;
+  void take(const std::string& line);
+
  private:
   struct Key {
     bool backward = false;
@@ -57,6 +63,7 @@ class AttentionChoice {
   AttentionEngine tried(Stream stream, const Trial& trial, std::byte* results);
 
   std::optional<AttentionEngine> only_;
+  bool differed_ = false;
   bool says_all_ = false;
   Say say_;
   bool said_no_memory_ = false;

@@ -16,7 +16,7 @@ class CudaKernels final : public Kernels {
   // REQUIRES: `device` outlives it. has_wgmma: of the device.
   CudaKernels(CudaDevice& device, const CudaOptions& options, bool has_wgmma)
       : device_(device),
-        type_(options.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32),
+        type_(type_of(options.type)),
         gemm_(options.warn),
         choice_(has_wgmma, options.attention, options.warn) {}
 
@@ -29,8 +29,21 @@ class CudaKernels final : public Kernels {
   void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
              double* norms) override;
   void update(Lane lane, const UpdateArguments& arguments) override;
+  std::unique_ptr<Kernels> trials(Lane lane, std::byte* arena, std::int64_t bytes) override;
+  std::string choices() const override {
+    return gemm_.choices() + choice_.choices();
+  }
+  void take_choices(const std::string& lines) override;
 
  private:
+  friend class CudaTrials;
+  AttentionEngine forward_engine(Lane lane, const AttentionShape& shape, const void* qkv) {
+    return choice_.forward(on(lane), type_, shape, qkv);
+  }
+  AttentionEngine backward_engine(Lane lane, const AttentionShape& shape, const void* d_o,
+                                  const void* qkv, const void* o, const float* lse) {
+    return choice_.backward(on(lane), type_, shape, d_o, qkv, o, lse);
+  }
   cudaStream_t on(Lane lane) {
     return device_.stream(lane);
   }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on an NVIDIA GPU by cuBLASLt, in the forms that a linear layer needs.
 //
-// Arrays are row-major. bf16: products in bf16, sums in fp32. fp32: no TF32, for exact tests. A
-// plan (layouts and algorithm) is made once per shape and alignment and kept. In bf16 the algorithm
-// is the fastest of the library's first suggestions, timed on the first call with that shape: that
-// call waits for the device, and another run may choose another algorithm, hence other last bits.
-// In fp32, and in bf16 after tune(false), it is the first suggestion. Parts of a split product are
-// added in fp32, in order: one plan gives equal bits for equal inputs. Not thread-safe.
+// Arrays are row-major. 16 bits: products in bf16 or fp16, sums in fp32. fp32: no TF32, for exact
+// tests. A plan (layouts and algorithm) is made once per shape and alignment and kept. In 16 bits
+// the algorithm is the fastest of the library's first suggestions, timed on the first call with
+// that shape: that call waits for the device, and another run may choose another algorithm, hence
+// other last bits. In fp32, and in 16 bits after tune(false), it is the first suggestion. Parts of
+// a split product are added in fp32, in order: one plan gives equal bits for equal inputs. Not
+// thread-safe.
 #pragma once
 
 #include <compare>
@@ -34,6 +35,7 @@ enum class Product : std::uint8_t {
   InputGradient,
   InputGradientGelu,
   WeightGradient,
+  WeightGradientBias,
 };
 
 // What a plan belongs to.
@@ -45,6 +47,7 @@ struct GemmKey {
   // Largest power of two, at most 256, that divides the addresses of cuBLASLt's A, B and D.
   std::int32_t left = 0, right = 0, out = 0;
   std::int64_t workspace = 0;
+  std::int64_t parts = 1, apart = 0;  // PieceShape's; m: rows of a part
   auto operator<=>(const GemmKey&) const = default;
 };
 
@@ -61,8 +64,8 @@ class Gemm {
   // y(m, n) = x(m, k) w(n, k)^T + bias(n); bias may be null
   int linear(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
              const void* x, const void* w, const void* bias, void* y, GemmWorkspace workspace);
-  // u = as linear, y = gelu(u), in one pass. REQUIRES: bf16; n divides by 8; bias, u and y aligned
-  // to 16 bytes (else 801).
+  // u = as linear, y = gelu(u), in one pass. REQUIRES: 16 bits; n divides by 8; bias, u and y
+  // aligned to 16 bytes (else 801).
   int linear_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                   const void* x, const void* w, const void* bias, void* u, void* y,
                   GemmWorkspace workspace);
@@ -72,14 +75,21 @@ class Gemm {
   // dx(m, k) = dy(m, n) w(n, k)
   int linear_input(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                    const void* dy, const void* w, void* dx, GemmWorkspace workspace);
-  // du(m, k) = gelu'(u(m, k)) * (dy(m, n) w(n, k)). REQUIRES: bf16; k divides by 8; u aligned to 16
-  // bytes (else 801).
+  // du(m, k) = gelu'(u(m, k)) * (dy(m, n) w(n, k)). REQUIRES: 16 bits; k divides by 8; u aligned to
+  // 16 bytes (else 801).
   int linear_input_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                         const void* dy, const void* w, const void* u, void* du,
                         GemmWorkspace workspace);
   // dw(n, k) += dy(m, n)^T x(m, k), fp32
   int linear_weight(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                     const void* dy, const void* x, float* dw, GemmWorkspace workspace);
+  // As linear_weight, and sums(n) += the column sums of dy: by the product's epilogue where a trial
+  // found that to be faster than a pass of its own, and to give the same (to 2 % of the largest);
+  // in fp32 always by a pass. scratch: bias_scratch(m, n) bytes.
+  int linear_weight_bias(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                         const void* dy, const void* x, float* dw, float* sums,
+                         GemmWorkspace workspace, void* scratch);
+  static std::int64_t bias_scratch(std::int64_t m, std::int64_t n);
   // As linear without a bias, linear_input and linear_weight, rows of y and dy `stride` apart
   int logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
              std::int64_t stride, const void* x, const void* w, void* y, GemmWorkspace workspace);
@@ -90,7 +100,24 @@ class Gemm {
                     std::int64_t stride, const void* dy, const void* x, float* dw,
                     GemmWorkspace workspace);
 
+  // As the four of them, in one launch: a strided batch.
+  int linear_piece(Stream stream, Type type, const PieceShape& piece, const void* x, const void* w,
+                   const void* bias, void* y, GemmWorkspace workspace);
+  int linear_gelu_piece(Stream stream, Type type, const PieceShape& piece, const void* x,
+                        const void* w, const void* bias, void* u, void* y, GemmWorkspace workspace);
+  int linear_input_piece(Stream stream, Type type, const PieceShape& piece, const void* dy,
+                         const void* w, void* dx, GemmWorkspace workspace);
+  int linear_input_gelu_piece(Stream stream, Type type, const PieceShape& piece, const void* dy,
+                              const void* w, const void* u, void* du, GemmWorkspace workspace);
+
   void tune(bool on);  // of shapes that come from now on; on at first
+  // From now on calls make their plans, and multiply only in trials.
+  void only_plan(bool on);
+  // A line for each plan that was made by trial: its key, and cuBLASLt's algorithm; and one for
+  // each bias gradient: whether an epilogue computes it. A line that is taken is for the plan of
+  // that key, whenever it is made, where this device runs the algorithm.
+  std::string choices() const;
+  void take(const std::string& line);
   std::int64_t plans() const;
   std::int64_t timed() const;  // candidates, over all plans
 

@@ -2,7 +2,7 @@
 // What a transformer's bodies run on an NVIDIA GPU beside matrix products: kernel_rows.inc,
 // launched on a stream. Plain C++: no CUDA header is needed.
 //
-// Activations, logits, their gradients and parameters have type T (Float32 or BFloat16);
+// Activations, logits, their gradients and parameters have type T (fp32, bf16 or fp16);
 // statistics, lse, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums
 // over rows fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are
 // bitwise equal.
@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/backend/exchange.h"
 #include "exec/backend/shapes.h"
 
 struct CUstream_st;
@@ -37,6 +38,7 @@ using exec::DropoutShape;
 using exec::DropShape;
 using exec::GroupedShape;
 using exec::LatentShape;
+using exec::PieceShape;
 using exec::RotaryShape;
 using exec::RouteShape;
 using exec::SharedNorm;
@@ -46,9 +48,15 @@ using exec::Temperature;
 using exec::VisitsShape;
 using exec::VocabularyShape;
 
-enum class Type : std::uint8_t { Float32, BFloat16 };
+enum class Type : std::uint8_t { Float32, BFloat16, Float16 };
 constexpr std::int64_t bytes_of(Type type) {
   return type == Type::Float32 ? 4 : 2;
+}
+// REQUIRES: not Float64
+constexpr Type type_of(ElementType type) {
+  return type == ElementType::BFloat16  ? Type::BFloat16
+         : type == ElementType::Float16 ? Type::Float16
+                                        : Type::Float32;
 }
 
 #define COMPOSED(name, parameters, arguments)
@@ -126,7 +134,7 @@ int sort_rows(Stream stream, const ArrivedShape& shape, const std::int32_t* begi
 inline constexpr std::int64_t kWidestHead = 256, kSharedOfWideHeads = 140288;
 // Of a device whose blocks may have so much shared memory.
 constexpr std::int64_t widest_head(Type type, std::int64_t shared_bytes) {
-  return shared_bytes >= kSharedOfWideHeads ? kWidestHead : type == Type::BFloat16 ? 192 : 128;
+  return shared_bytes >= kSharedOfWideHeads ? kWidestHead : type != Type::Float32 ? 192 : 128;
 }
 
 // --- attention, by engine ------------------------------------------------------------------------
@@ -134,7 +142,7 @@ constexpr std::int64_t widest_head(Type type, std::int64_t shared_bytes) {
 // and all arrays are aligned to 16 bytes, else an exact fp32 path that is many times slower. Of a
 // plain form the scale may be any.
 constexpr bool on_tensor_cores(Type type, const AttentionShape& s) {
-  return type == Type::BFloat16 && s.form.plain() && s.head_dim % 8 == 0 && s.values() % 8 == 0 &&
+  return type != Type::Float32 && s.form.plain() && s.head_dim % 8 == 0 && s.values() % 8 == 0 &&
          s.head_dim <= 192 && s.values() <= 128;
 }
 // Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all.
@@ -184,10 +192,12 @@ Pieces cut_into_pieces(std::span<const TensorRange> ranges);
 // one slot are added in their order. `pieces` and `runs` are device copies of a Pieces' lists.
 int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std::int64_t num_pieces,
                    const SlotRun* runs, std::int64_t num_runs, double* partials, double* slots);
-// factor = min(1, clip_norm / (sqrt(sum of squares) + 1e-6)), 1 where clip_norm is 0; the sum runs
-// in slot order.
+// factor = min(1, clip_norm / (norm + 1e-6)), 1 where clip_norm is 0; norm: the root of the sum of
+// squares, which runs in slot order. Gradients and norm are loss_scale too large, and so is the
+// factor too small; where the sum is not finite it says that the update is left out. 0: they carry
+// no scale, and a norm that is no number is none.
 int clip_factor(Stream stream, const double* squares, std::int64_t count, double clip_norm,
-                float* factor);
+                double loss_scale, float* factor);
 
 // Constants of one AdamW step, each rounded as exec/cpu/optimizer.cc rounds it.
 struct AdamW {
@@ -199,11 +209,12 @@ struct AdamW {
 };
 AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
                       std::int64_t step);
-// AdamW over the pieces of flat fp32 arrays: master, m, v; gradients are scaled by *scale. Writes
-// `parameters` in bf16 as well (null: the master is the parameter, fp32 mode).
-int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64_t num_pieces,
-          const float* gradients, const float* scale, float* master, float* m, float* v,
-          void* parameters);
+// AdamW over the pieces of flat fp32 arrays: master, m, v; gradients are scaled by *scale, of
+// clip_factor. Writes `parameters` of a 16-bit type as well (null: the master is the parameter,
+// fp32 mode).
+int adamw(Stream stream, Type type, const AdamW& constants, const Piece* pieces,
+          std::int64_t num_pieces, const float* gradients, const float* scale, float* master,
+          float* m, float* v, void* parameters);
 // Constants of one Lion step, each rounded as exec/cpu/optimizer.cc rounds it.
 struct Lion {
   float b1 = 0, a1 = 0, b2 = 0, a2 = 0;  // beta and 1 - beta
@@ -212,14 +223,18 @@ struct Lion {
 };
 Lion lion_constants(double beta1, double beta2, double rate, double decay);
 // Lion, as adamw above, with one moment.
-int lion(Stream stream, const Lion& constants, const Piece* pieces, std::int64_t num_pieces,
-         const float* gradients, const float* scale, float* master, float* m, void* parameters);
+int lion(Stream stream, Type type, const Lion& constants, const Piece* pieces,
+         std::int64_t num_pieces, const float* gradients, const float* scale, float* master,
+         float* m, void* parameters);
 
 // --- plain arrays ------------------------------------------------------------
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);
 // *out = *in, in fp64
 int to_double(Stream stream, const float* in, double* out);
 int fill(Stream stream, std::int64_t count, float value, float* out);
+// out(words): different numbers of either sign, 2^-7 to 2 in size, whether they are read as fp32,
+// as two bf16 or as two fp16.
+int noise(Stream stream, std::int64_t words, std::uint32_t* out);
 // out(2) = the largest |a - b| and the largest |a| of `rows` rows of `cols` elements, `stride`
 // apart. Where only one is no number the difference is infinite. By one block: for checks, not for
 // steps.

@@ -43,6 +43,17 @@ __global__ void fill_kernel(std::int64_t count, float value, float* out) {
   store(out + i, v);
 }
 
+__global__ void noise_kernel(std::int64_t words, std::uint32_t* out) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= words) return;
+  // Murmur3's last mixing: neighbours get unlike bits.
+  auto x = static_cast<std::uint32_t>(i) + 0x9E3779B9U;
+  x = (x ^ x >> 16) * 0x85EBCA6BU;
+  x = (x ^ x >> 13) * 0xC2B2AE35U;
+  x ^= x >> 16;
+  out[i] = (x & 0x837F837FU) | 0x3C003C00U;
+}
+
 constexpr int kManyThreads = 1024;
 
 template <class T>
@@ -117,14 +128,18 @@ int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, 
     using From = decltype(zero);
     return with_type(to, [&](auto other) {
       using To = decltype(other);
-      constexpr int kWide = sizeof(From) + sizeof(To) == 8 ? 4 : 8;
-      const auto go = [&](auto width) {
-        constexpr int V = decltype(width)::value;
-        return launch(cast_kernel<From, To, V>, dim3(blocks(count, kThreads * V)), kThreads, 0,
-                      stream, count, static_cast<const From*>(in), static_cast<To*>(out));
-      };
-      if (vectorises<Bf16>(count, {in, out})) return go(std::integral_constant<int, kWide>{});
-      return go(std::integral_constant<int, 1>{});
+      if constexpr (sizeof(From) + sizeof(To) == 4 && !std::is_same_v<From, To>) {
+        return kInvalidValue;  // nobody asks for fp16 of bf16
+      } else {
+        constexpr int kWide = sizeof(From) + sizeof(To) == 8 ? 4 : 8;
+        const auto go = [&](auto width) {
+          constexpr int V = decltype(width)::value;
+          return launch(cast_kernel<From, To, V>, dim3(blocks(count, kThreads * V)), kThreads, 0,
+                        stream, count, static_cast<const From*>(in), static_cast<To*>(out));
+        };
+        if (vectorises<Bf16>(count, {in, out})) return go(std::integral_constant<int, kWide>{});
+        return go(std::integral_constant<int, 1>{});
+      }
     });
   });
 }
@@ -154,6 +169,10 @@ int fill(Stream stream, std::int64_t count, float value, float* out) {
     return launch(fill_kernel<V>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream, count,
                   value, out);
   });
+}
+
+int noise(Stream stream, std::int64_t words, std::uint32_t* out) {
+  return launch(noise_kernel, dim3(blocks(words, kThreads)), kThreads, 0, stream, words, out);
 }
 
 int reduce_arrays(Stream stream, Type type, Reduction reduction, std::int64_t count,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every kernel file shares: the bf16 type, 16-byte access, reductions of a warp and a block in
-// a fixed order, and the launch. No cub, no cooperative groups: their headers double the build
+// What every kernel file shares: the 16-bit types, 16-byte access, reductions of a warp and a block
+// in a fixed order, and the launch. No cub, no cooperative groups: their headers double the build
 // time.
 //
 // Also compiled by g++ against tests/cuda/emulation.h, which plays threads of a block as fibers.
@@ -26,6 +26,11 @@ constexpr int kWarp = 32;
 struct Bf16 {
   std::uint16_t bits;
 };
+struct Fp16 {  // binary16
+  std::uint16_t bits;
+};
+template <class T>
+constexpr bool kSixteenBits = std::is_same_v<T, Bf16> || std::is_same_v<T, Fp16>;
 
 __device__ __forceinline__ float widen(float x) {
   return x;
@@ -33,31 +38,47 @@ __device__ __forceinline__ float widen(float x) {
 __device__ __forceinline__ float widen(Bf16 x) {
   return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16);
 }
+__device__ __forceinline__ float widen(Fp16 x) {
+#ifndef REHEARSE_CUDA_EMULATION
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#else
+  return emulation::from_fp16(x.bits);
+#endif
+}
 
-// Two floats rounded to nearest even, `low` in the low half.
+// Two floats rounded to nearest even, `low` in the low half. In fp16 65,520 and more are infinite.
+template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high) {
 #ifndef REHEARSE_CUDA_EMULATION
   std::uint32_t both;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<T, Fp16>) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  }
   return both;
 #else
-  return emulation::to_bf16(low) | static_cast<std::uint32_t>(emulation::to_bf16(high)) << 16;
+  const auto half = std::is_same_v<T, Fp16> ? emulation::to_fp16 : emulation::to_bf16;
+  return half(low) | static_cast<std::uint32_t>(half(high)) << 16;
 #endif
 }
 
 template <class T>
 __device__ __forceinline__ T narrow(float x) {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    return {static_cast<std::uint16_t>(pack(x, 0.0F))};
+  if constexpr (kSixteenBits<T>) {
+    return {static_cast<std::uint16_t>(pack<T>(x, 0.0F))};
   } else {
     return x;
   }
 }
 
-// Functions that are exact enough for T: libdevice's in fp32, the special function unit's in bf16.
+// Functions that are exact enough for T: libdevice's in fp32, the special function unit's in 16
+// bits; its tanh is off by up to 2^-11, a last place of fp16.
 template <class T>
 __device__ __forceinline__ float exponential(float x) {
-  if constexpr (std::is_same_v<T, Bf16>) {
+  if constexpr (kSixteenBits<T>) {
     return __expf(x);
   } else {
     return expf(x);
@@ -87,22 +108,21 @@ __device__ __forceinline__ void load(const float* from, float (&to)[4]) {
   const float4 v = *reinterpret_cast<const float4*>(from);
   to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
-__device__ __forceinline__ void load(const float* from, float (&to)[8]) {  // beside 8 bf16
+__device__ __forceinline__ void load(const float* from, float (&to)[8]) {  // beside 16 bits
   const float4 v = reinterpret_cast<const float4*>(from)[0];
   const float4 w = reinterpret_cast<const float4*>(from)[1];
   to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
   to[4] = w.x, to[5] = w.y, to[6] = w.z, to[7] = w.w;
 }
+template <class T>
 __device__ __forceinline__ void unpack(std::uint32_t both, float& low, float& high) {
-  low = __uint_as_float(both << 16);
-  high = __uint_as_float(both & 0xFFFF0000U);
-}
-__device__ __forceinline__ void load(const Bf16* from, float (&to)[8]) {
-  const uint4 v = *reinterpret_cast<const uint4*>(from);
-  unpack(v.x, to[0], to[1]);
-  unpack(v.y, to[2], to[3]);
-  unpack(v.z, to[4], to[5]);
-  unpack(v.w, to[6], to[7]);
+  if constexpr (std::is_same_v<T, Fp16>) {
+    low = widen(Fp16{static_cast<std::uint16_t>(both)});
+    high = widen(Fp16{static_cast<std::uint16_t>(both >> 16)});
+  } else {
+    low = __uint_as_float(both << 16);
+    high = __uint_as_float(both & 0xFFFF0000U);
+  }
 }
 
 // The same before it is widened: half the registers while it is waited for.
@@ -116,15 +136,21 @@ template <class T>
 __device__ __forceinline__ void widen_all(const T& raw, float (&to)[1]) {
   to[0] = widen(raw);
 }
+template <class T>
 __device__ __forceinline__ void widen_all(const uint4& raw, float (&to)[4]) {
   to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y);
   to[2] = __uint_as_float(raw.z), to[3] = __uint_as_float(raw.w);
 }
+template <class T>
 __device__ __forceinline__ void widen_all(const uint4& raw, float (&to)[8]) {
-  unpack(raw.x, to[0], to[1]);
-  unpack(raw.y, to[2], to[3]);
-  unpack(raw.z, to[4], to[5]);
-  unpack(raw.w, to[6], to[7]);
+  unpack<T>(raw.x, to[0], to[1]);
+  unpack<T>(raw.y, to[2], to[3]);
+  unpack<T>(raw.z, to[4], to[5]);
+  unpack<T>(raw.w, to[6], to[7]);
+}
+template <class T>
+requires kSixteenBits<T> __device__ __forceinline__ void load(const T* from, float (&to)[8]) {
+  widen_all<T>(*reinterpret_cast<const uint4*>(from), to);
 }
 
 template <class T>
@@ -138,9 +164,10 @@ __device__ __forceinline__ void store(float* to, const float (&from)[8]) {
   reinterpret_cast<float4*>(to)[0] = make_float4(from[0], from[1], from[2], from[3]);
   reinterpret_cast<float4*>(to)[1] = make_float4(from[4], from[5], from[6], from[7]);
 }
-__device__ __forceinline__ void store(Bf16* to, const float (&from)[8]) {
-  *reinterpret_cast<uint4*>(to) = make_uint4(pack(from[0], from[1]), pack(from[2], from[3]),
-                                             pack(from[4], from[5]), pack(from[6], from[7]));
+template <class T>
+requires kSixteenBits<T> __device__ __forceinline__ void store(T* to, const float (&from)[8]) {
+  *reinterpret_cast<uint4*>(to) = make_uint4(pack<T>(from[0], from[1]), pack<T>(from[2], from[3]),
+                                             pack<T>(from[4], from[5]), pack<T>(from[6], from[7]));
 }
 
 // --- reductions: the same tree for every thread, so all of them hold the result ---
@@ -253,7 +280,7 @@ bool vectorises(std::int64_t length, std::initializer_list<const void*> arrays) 
 // Calls f(T{}) with the element type.
 template <class F>
 int with_type(Type type, F f) {
-  return type == Type::Float32 ? f(float{}) : f(Bf16{});
+  return type == Type::Float32 ? f(float{}) : type == Type::BFloat16 ? f(Bf16{}) : f(Fp16{});
 }
 // Calls f(T{}, integral_constant<V>) with the width that `length` and the arrays allow.
 template <class F>

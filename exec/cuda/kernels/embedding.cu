@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kStaged)
       for (int j = 0; j < kTogether; ++j) {
         if (j >= met || !here) continue;
         float v[V];
-        widen_all(raw[j], v);
+        widen_all<T>(raw[j], v);
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] += v[i] * scale;
       }
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kSamples; ++k) {
       if (token + k * sequence >= tokens) continue;
       float v[V];
-      widen_all(raw[k], v);
+      widen_all<T>(raw[k], v);
 #pragma unroll
       for (int j = 0; j < V; ++j) sum[j] += v[j];
     }

@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(kThreads, kPerProcessor / kThreads)
       for (int k = 0; k < kChunks; ++k) {
         if (row + r >= end || column(k) >= h) continue;
         float gradient[V], value[V], scale[V];
-        widen_all(dy[r][k], gradient);
-        widen_all(x[r][k], value);
+        widen_all<T>(dy[r][k], gradient);
+        widen_all<T>(x[r][k], value);
         load(call.weight + column(k), scale);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
@@ -227,10 +227,10 @@ __global__ void __launch_bounds__(kThreads, kPerProcessor / kThreads)
       for (int r = 0; r < kAtOnce; ++r) {
         if (row + r >= end) continue;
         float gradient[V], value[V], scale[V], add[V] = {};
-        widen_all(dy[r][k], gradient);
-        widen_all(x[r][k], value);
+        widen_all<T>(dy[r][k], gradient);
+        widen_all<T>(x[r][k], value);
         load(call.weight + column(k), scale);
-        if (call.residual != nullptr) widen_all(residual[r][k], add);
+        if (call.residual != nullptr) widen_all<T>(residual[r][k], add);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
           const float hat = (value[i] - mean[r]) * rstd[r];

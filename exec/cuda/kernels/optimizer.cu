@@ -9,6 +9,9 @@ namespace rehearse::exec::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr double kLargestSum =
+    1.7976931348623157e308;   // what is above, or no number, is an overflow
+constexpr float kSkips = -1;  // a factor that says: the update is left out
 
 __global__ void __launch_bounds__(kThreads)
     squares_kernel(const float* __restrict__ values, const Piece* __restrict__ pieces,
@@ -42,31 +45,37 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void clip_factor_kernel(const double* __restrict__ squares, std::int64_t count,
-                                   double clip_norm, float* __restrict__ factor) {
+                                   double clip_norm, double loss_scale,
+                                   float* __restrict__ factor) {
   double sum = 0;
   for (std::int64_t k = 0; k < count; ++k) sum += squares[k];
-  const double wanted = clip_norm / (sqrt(sum) + 1e-6);
-  // Not fmin: a norm that is not a number must not become a factor of 1.
-  *factor = clip_norm <= 0 || wanted > 1.0 ? 1.0F : static_cast<float>(wanted);
+  const double unscale = loss_scale > 0 ? 1 / loss_scale : 1;
+  const double wanted = clip_norm / (sqrt(sum) * unscale + 1e-6);
+  // Not fmin: a norm that is not a number must not become a factor of 1. Rounded to fp32 before it
+  // is unscaled, as exec/cpu/cpu_backend.cc does.
+  const float clip = clip_norm <= 0 || wanted > 1.0 ? 1.0F : static_cast<float>(wanted);
+  const bool skips = loss_scale > 0 && !(sum <= kLargestSum);
+  *factor = skips ? kSkips : static_cast<float>(static_cast<double>(clip) * unscale);
 }
 
 // V elements from `i` on; V is 4 where they lie at 16 bytes.
-template <int V>
+template <int V, class P>
 __device__ __forceinline__ void store_weights(std::int64_t i, const float (&w)[V], float* master,
-                                              Bf16* parameters) {
+                                              P* parameters) {
   store(master + i, w);
   if (parameters == nullptr) return;
   if constexpr (V == 4) {
-    *reinterpret_cast<uint2*>(parameters + i) = make_uint2(pack(w[0], w[1]), pack(w[2], w[3]));
+    *reinterpret_cast<uint2*>(parameters + i) =
+        make_uint2(pack<P>(w[0], w[1]), pack<P>(w[2], w[3]));
   } else {
     store(parameters + i, w);
   }
 }
 
-template <int V>
+template <int V, class P>
 __device__ __forceinline__ void adamw_at(std::int64_t i, const AdamW& c, float keep, float scale,
                                          const float* gradients, float* master, float* m, float* v,
-                                         Bf16* parameters) {
+                                         P* parameters) {
   float g[V], w[V], first[V], second[V];
   load(gradients + i, g);
   load(master + i, w);
@@ -84,10 +93,10 @@ __device__ __forceinline__ void adamw_at(std::int64_t i, const AdamW& c, float k
   store_weights(i, w, master, parameters);
 }
 
-template <int V>
+template <int V, class P>
 __device__ __forceinline__ void lion_at(std::int64_t i, const Lion& c, float keep, float scale,
                                         const float* gradients, float* master, float* m,
-                                        Bf16* parameters) {
+                                        P* parameters) {
   float g[V], w[V], first[V];
   load(gradients + i, g);
   load(master + i, w);
@@ -120,13 +129,15 @@ __device__ __forceinline__ void over_piece(const Piece& piece, bool aligned, con
 }
 
 // `aligned`: all arrays begin at 16 bytes (parameters at 8), so elements 4 k do too.
+template <class P>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(AdamW constants, const Piece* __restrict__ pieces,
                  const float* __restrict__ gradients, const float* __restrict__ scale_at,
                  bool aligned, float* __restrict__ master, float* __restrict__ m,
-                 float* __restrict__ v, Bf16* __restrict__ parameters) {
+                 float* __restrict__ v, P* __restrict__ parameters) {
   const Piece piece = pieces[blockIdx.x];
   const float scale = *scale_at, keep = piece.decays != 0 ? constants.keep : 1.0F;
+  if (scale < 0) return;  // kSkips
   over_piece(
       piece, aligned,
       [&](std::int64_t i) {
@@ -137,13 +148,15 @@ __global__ void __launch_bounds__(kThreads)
       });
 }
 
+template <class P>
 __global__ void __launch_bounds__(kThreads)
     lion_kernel(Lion constants, const Piece* __restrict__ pieces,
                 const float* __restrict__ gradients, const float* __restrict__ scale_at,
                 bool aligned, float* __restrict__ master, float* __restrict__ m,
-                Bf16* __restrict__ parameters) {
+                P* __restrict__ parameters) {
   const Piece piece = pieces[blockIdx.x];
   const float scale = *scale_at, keep = piece.decays != 0 ? constants.keep : 1.0F;
+  if (scale < 0) return;  // kSkips
   over_piece(
       piece, aligned,
       [&](std::int64_t i) {
@@ -185,8 +198,9 @@ int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std:
 }
 
 int clip_factor(Stream stream, const double* squares, std::int64_t count, double clip_norm,
-                float* factor) {
-  return launch(clip_factor_kernel, dim3(1), 1, 0, stream, squares, count, clip_norm, factor);
+                double loss_scale, float* factor) {
+  return launch(clip_factor_kernel, dim3(1), 1, 0, stream, squares, count, clip_norm, loss_scale,
+                factor);
 }
 
 AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
@@ -202,13 +216,22 @@ AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, d
           .keep = static_cast<float>(1.0 - rate * decay)};
 }
 
-int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64_t num_pieces,
-          const float* gradients, const float* scale, float* master, float* m, float* v,
-          void* parameters) {
+// Calls f(P{}) with the type of 16-bit parameters.
+template <class F>
+static int with_sixteen_bits(Type type, F f) {
+  return type == Type::Float16 ? f(Fp16{}) : f(Bf16{});
+}
+
+int adamw(Stream stream, Type type, const AdamW& constants, const Piece* pieces,
+          std::int64_t num_pieces, const float* gradients, const float* scale, float* master,
+          float* m, float* v, void* parameters) {
   const bool aligned = vectorises<float>(0, {gradients, master, m, v}) &&
                        reinterpret_cast<std::uintptr_t>(parameters) % 8 == 0;
-  return launch(adamw_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants, pieces,
-                gradients, scale, aligned, master, m, v, static_cast<Bf16*>(parameters));
+  return with_sixteen_bits(type, [&](auto zero) {
+    using P = decltype(zero);
+    return launch(adamw_kernel<P>, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants,
+                  pieces, gradients, scale, aligned, master, m, v, static_cast<P*>(parameters));
+  });
 }
 
 Lion lion_constants(double beta1, double beta2, double rate, double decay) {
@@ -220,12 +243,16 @@ Lion lion_constants(double beta1, double beta2, double rate, double decay) {
           .keep = static_cast<float>(1.0 - rate * decay)};
 }
 
-int lion(Stream stream, const Lion& constants, const Piece* pieces, std::int64_t num_pieces,
-         const float* gradients, const float* scale, float* master, float* m, void* parameters) {
+int lion(Stream stream, Type type, const Lion& constants, const Piece* pieces,
+         std::int64_t num_pieces, const float* gradients, const float* scale, float* master,
+         float* m, void* parameters) {
   const bool aligned = vectorises<float>(0, {gradients, master, m}) &&
                        reinterpret_cast<std::uintptr_t>(parameters) % 8 == 0;
-  return launch(lion_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants, pieces,
-                gradients, scale, aligned, master, m, static_cast<Bf16*>(parameters));
+  return with_sixteen_bits(type, [&](auto zero) {
+    using P = decltype(zero);
+    return launch(lion_kernel<P>, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants,
+                  pieces, gradients, scale, aligned, master, m, static_cast<P*>(parameters));
+  });
 }
 
 }  // namespace rehearse::exec::cuda

@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(kDropThreads)
     for (int q = 0; q < kPieces; ++q) {
       if (!here(r, q)) continue;
       float sum[V], v[V] = {};
-      widen_all(y[r][q], sum);
+      widen_all<T>(y[r][q], sum);
       if (call.bias != nullptr) load(call.bias + column(q), v);
 #pragma unroll
       for (int k = 0; k < V; ++k) {
         sum[k] = (sum[k] + v[k]) * ((bits[q] >> k & 1) != 0 ? call.shape.scale : 0.0F);
       }
       if (call.x != nullptr) {
-        widen_all(x[r][q], v);
+        widen_all<T>(x[r][q], v);
 #pragma unroll
         for (int k = 0; k < V; ++k) sum[k] += v[k];
       }

@@ -31,18 +31,27 @@ __device__ __forceinline__ uint4 load_words(Shared from) {
   return v;
 }
 
-// c += a b in fp32, a and b bf16
+// c += a b in fp32, a and b of T: bf16 or fp16
+template <class T>
 __device__ __forceinline__ void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                     std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  if constexpr (std::is_same_v<T, Fp16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
 }
 
-// Four 8 x 8 matrices of bf16. Lane 8 k + i gives the address of row i of matrix k (16 bytes in
-// shared memory); out[k] = elements (g, 2t) and (g, 2t + 1) of matrix k.
+// Four 8 x 8 matrices of 16-bit numbers. Lane 8 k + i gives the address of row i of matrix k (16
+// bytes in shared memory); out[k] = elements (g, 2t) and (g, 2t + 1) of matrix k.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&out)[4], Shared row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -90,8 +99,9 @@ inline void store_word(Shared to, std::uint32_t word) {
 inline uint4 load_words(Shared from) {
   return emulation::load_words(from);
 }
-inline void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  emulation::mma(c, a, b0, b1);
+template <class T>
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  emulation::mma(c, a, b0, b1, std::is_same_v<T, Fp16>);
 }
 inline void load_matrices(std::uint32_t (&out)[4], Shared row) {
   emulation::load_matrices(out, row, false);

@@ -71,42 +71,56 @@ __device__ __forceinline__ void pin(std::uint32_t (&a)[kTiles][4]) {
                                 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 // Operands: the sums' registers, a and b; `p`: add to them. Then: a and b are not negated, and rows
 // of both lie along the sum.
-#define REHEARSE_ROWS(n, sums, a_at, b_at, add_at, ...)                                    \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_at ", 0;\n"                        \
-               "wgmma.mma_async.sync.aligned.m64n" n "k16.f32.bf16.bf16 {" sums "}, " a_at \
-               ", " b_at ", p, 1, 1, 0, 0;\n}" : __VA_ARGS__                              \
+#define REHEARSE_ROWS_OF(types, n, sums, a_at, b_at, add_at, ...)                     \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_at ", 0;\n"                    \
+               "wgmma.mma_async.sync.aligned.m64n" n "k16.f32" types " {" sums "}, " a_at \
+               ", " b_at ", p, 1, 1, 0, 0;\n}" : __VA_ARGS__                          \
                : "l"(a), "l"(b), "r"(add ? 1 : 0) : "memory")
+#define REHEARSE_ROWS(...)                                                              \
+  if constexpr (std::is_same_v<T, Fp16>) { REHEARSE_ROWS_OF(".f16.f16", __VA_ARGS__); } \
+  else { REHEARSE_ROWS_OF(".bf16.bf16", __VA_ARGS__); }
 // a in registers; rows of b are steps of the sum.
-#define REHEARSE_SUM(n, sums, a_at, b_at, ...)                                               \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32.bf16.bf16 {" sums "}, {" a_at  \
-               "}, " b_at ", 1, 1, 1, 1;" : __VA_ARGS__                                      \
+#define REHEARSE_SUM_OF(types, n, sums, a_at, b_at, ...)                                    \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32" types " {" sums "}, {" a_at \
+               "}, " b_at ", 1, 1, 1, 1;" : __VA_ARGS__                                    \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b) : "memory")
+#define REHEARSE_SUM(...)                                                               \
+  if constexpr (std::is_same_v<T, Fp16>) { REHEARSE_SUM_OF(".f16.f16", __VA_ARGS__); }  \
+  else { REHEARSE_SUM_OF(".bf16.bf16", __VA_ARGS__); }
 
 // c(64, n) = a(64, 16) b(n, 16)^T, added to c where `add`; n = 32, 64, 128
+template <class T>
 __device__ __forceinline__ void wgmma_rows(float (&c)[4][4], Matrix a, Matrix b, bool add) {
   REHEARSE_ROWS("32", REHEARSE_16, "%16", "%17", "%18", REHEARSE_TILES(c, 0));
 }
+template <class T>
 __device__ __forceinline__ void wgmma_rows(float (&c)[8][4], Matrix a, Matrix b, bool add) {
   REHEARSE_ROWS("64", REHEARSE_32, "%32", "%33", "%34", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4));
 }
+template <class T>
 __device__ __forceinline__ void wgmma_rows(float (&c)[16][4], Matrix a, Matrix b, bool add) {
   REHEARSE_ROWS("128", REHEARSE_64, "%64", "%65", "%66", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4),
                 REHEARSE_TILES(c, 8), REHEARSE_TILES(c, 12));
 }
 // c(64, n) += a(64, 16) b(16, n); n = 64, 128, 192
+template <class T>
 __device__ __forceinline__ void wgmma_sum(float (&c)[8][4], const std::uint32_t (&a)[4], Matrix b) {
   REHEARSE_SUM("64", REHEARSE_32, "%32, %33, %34, %35", "%36", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4));
 }
+template <class T>
 __device__ __forceinline__ void wgmma_sum(float (&c)[16][4], const std::uint32_t (&a)[4], Matrix b) {
   REHEARSE_SUM("128", REHEARSE_64, "%64, %65, %66, %67", "%68", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4),
                REHEARSE_TILES(c, 8), REHEARSE_TILES(c, 12));
 }
+template <class T>
 __device__ __forceinline__ void wgmma_sum(float (&c)[24][4], const std::uint32_t (&a)[4], Matrix b) {
   REHEARSE_SUM("192", REHEARSE_96, "%96, %97, %98, %99", "%100", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4),
                REHEARSE_TILES(c, 8), REHEARSE_TILES(c, 12), REHEARSE_TILES(c, 16), REHEARSE_TILES(c, 20));
 }
 #undef REHEARSE_SUM
+#undef REHEARSE_SUM_OF
 #undef REHEARSE_ROWS
+#undef REHEARSE_ROWS_OF
 #undef REHEARSE_96
 #undef REHEARSE_64
 #undef REHEARSE_32
@@ -132,14 +146,16 @@ inline void fence_proxy() {
 }
 template <class T>
 void pin(T&) {}
-template <int kTiles>
+template <class T, int kTiles>
 void wgmma_rows(float (&c)[kTiles][4], Matrix a, Matrix b, bool add) {
-  emulation::wgmma(&c[0][0], 8 * kTiles, {.a_matrix = a, .b_matrix = b, .add = add});
+  emulation::wgmma(&c[0][0], 8 * kTiles,
+                   {.fp16 = std::is_same_v<T, Fp16>, .a_matrix = a, .b_matrix = b, .add = add});
 }
-template <int kTiles>
+template <class T, int kTiles>
 void wgmma_sum(float (&c)[kTiles][4], const std::uint32_t (&a)[4], Matrix b) {
   emulation::wgmma(&c[0][0], 8 * kTiles,
-                   {.a_registers = {a[0], a[1], a[2], a[3]},
+                   {.fp16 = std::is_same_v<T, Fp16>,
+                    .a_registers = {a[0], a[1], a[2], a[3]},
                     .a_in_registers = true,
                     .b_matrix = b,
                     .b_transposed = true,

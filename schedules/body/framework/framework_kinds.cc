@@ -21,26 +21,31 @@ class KindNodes {
             P phase, bool backward)
       : b_(nodes), bound_(bound), slots_(slots), phase_(phase), backward_(backward) {}
 
+  // Kernels run so often, of every layer in the mean.
+  double times = 1;
+
   void add(const std::vector<KindNode>& nodes) {
-    for (const KindNode& node : nodes) {
-      if (node.when.given() && number(node.when) == 0) continue;
-      switch (node.op) {
-        case KindNode::Op::Product:
-          product(node);
-          break;
-        case KindNode::Op::ProductGradients:
-          gradients(node);
-          break;
-        case KindNode::Op::Kernel:
-          kernel(node);
-          break;
-        case KindNode::Op::Exchange:
-          exchange(node);
-          break;
-        case KindNode::Op::Attention:
-          attention(node);
-          break;
-      }
+    for (const KindNode& node : nodes) add(node);
+  }
+  // Made nodes have the node's name, and so must not outlive its file.
+  void add(const KindNode& node) {
+    if (node.when.given() && number(node.when) == 0) return;
+    switch (node.op) {
+      case KindNode::Op::Product:
+        product(node);
+        break;
+      case KindNode::Op::ProductGradients:
+        gradients(node);
+        break;
+      case KindNode::Op::Kernel:
+        kernel(node);
+        break;
+      case KindNode::Op::Exchange:
+        exchange(node);
+        break;
+      case KindNode::Op::Attention:
+        attention(node);
+        break;
     }
   }
 
@@ -106,16 +111,19 @@ class KindNodes {
     const std::int64_t n = tokens(node);
     if (cut == Cut::Rows) b_.gather_again(5);
     if (cut == Cut::Columns) b_.gather_input(Hiding::Exposed, P::Main, 5);
-    b_.gemm(K::LinearInput, node.name, n, size.columns, size.rows);
-    if (cut == Cut::Rows) b_.reduce_output(Hiding::Plain, P::Main, 5);
+    if (!node.detached) {
+      b_.gemm(K::LinearInput, node.name, n, size.columns, size.rows);
+      if (cut == Cut::Rows) b_.reduce_output(Hiding::Plain, P::Main, 5);
+    }
     b_.gemm(K::LinearWeight, node.name, size.columns, size.rows, n, P::Weight);
     b_.accumulate(size.columns * size.rows);
   }
 
   void kernel(const KindNode& node) {
     constexpr std::array kKernels{K::Elementwise, K::Norm, K::Scan, K::Convolution};
-    Node& made = b_.add(kKernels[static_cast<std::size_t>(node.kernel_class)], node.name,
-                        whole(node.bytes), phase_, node.kernels);
+    const auto bytes = static_cast<std::int64_t>(std::llround(times * number(node.bytes)));
+    Node& made = b_.add(kKernels[static_cast<std::size_t>(node.kernel_class)], node.name, bytes,
+                        phase_, node.kernels);
     if (made.kernel != K::Scan) return;
     made.flops = number(node.flops);
     made.serial = whole(node.serial);
@@ -164,23 +172,48 @@ void delta_norm_again(FrameworkNodes& nodes) {
     if (std::ranges::find(mixer.kind->saved, KindAgain::DeltaNormOut, &KindRow::dropped_by) ==
         mixer.kind->saved.end())
       continue;
-    std::vector<KindNode> norms;
+    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
+    KindNodes again(nodes, mixer, slots, P::Recompute, /*backward=*/false);
     bool behind = false;  // the norm, and the exchange back
     for (const KindNode& node : mixer.kind->forward) {
       behind |= node.op == KindNode::Op::Kernel && node.kernel_class == KindNode::Class::Norm;
-      if (behind && node.op != KindNode::Op::Product) norms.push_back(node);
+      if (behind && node.op != KindNode::Op::Product) again.add(node);
     }
-    const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
-    KindNodes(nodes, mixer, slots, P::Recompute, /*backward=*/false).add(norms);
   }
 }
 
 void latent_up_again(FrameworkNodes& nodes) {
   for (const BoundKind& mixer : mixers_of(nodes.model)) {
-    std::vector<KindNode> again = mixer.kind->forward;
-    std::erase_if(again, [](const KindNode& node) { return node.again != KindAgain::LatentUp; });
     const std::vector<double> slots = slots_of(mixer, nodes.kind_numbers);
-    KindNodes(nodes, mixer, slots, P::Recompute, /*backward=*/false).add(again);
+    KindNodes again(nodes, mixer, slots, P::Recompute, /*backward=*/false);
+    for (const KindNode& node : mixer.kind->forward) {
+      if (node.again == KindAgain::LatentUp) again.add(node);
+    }
+  }
+}
+
+// The last mix of the last layer of a block of layers is not run again: the next block keeps its
+// streams. Where a chunk is one block, that is one mix of twice its layers, and is not taken off.
+void streams_again(FrameworkNodes& nodes) {
+  const auto makes = [](const KindNode& node) { return node.again == KindAgain::ResidualStreams; };
+  const std::vector<BoundKind>& mixers = mixers_of(nodes.model);
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < mixers.size(); ++i) {
+    if (std::ranges::any_of(mixers[i].kind->forward, makes)) last = i;
+  }
+  const double layers = nodes.plan.recompute_stream_layers;
+  for (std::size_t i = 0; i <= last && i < mixers.size(); ++i) {
+    const std::vector<double> slots = slots_of(mixers[i], nodes.kind_numbers);
+    KindNodes again(nodes, mixers[i], slots, P::Recompute, /*backward=*/false);
+    const std::vector<KindNode>& forward = mixers[i].kind->forward;
+    for (const KindNode& node : forward) {
+      if (!makes(node)) continue;
+      const bool mixes = i == last && layers > 0 &&
+                         std::find_if(&node + 1, forward.data() + forward.size(), makes) ==
+                             forward.data() + forward.size();
+      again.times = mixes ? (layers - 1) / layers : 1;
+      if (again.times > 0) again.add(node);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "schedules/body/framework/framework_nodes.h"
 #include "schedules/body/head_share.h"
+#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 namespace {
@@ -403,7 +404,9 @@ void recompute_parts(Layer& layer) {
   using R = RecomputePart;
   const P phase = P::Recompute;
   const auto again = [&](R part) { return layer.b.plan.recomputes(part); };
-  if (again(R::Norm) && layer.norm_before()) {
+  const bool streams_too = recomputes_streams(layer.b.model, layer.b.plan);  // norms with them
+  if (streams_too) streams_again(layer.b);
+  if ((again(R::Norm) || streams_too) && layer.norm_before()) {
     if (layer.mixes()) layer.b.norm("norm1", phase);
     if (layer.second_norm()) layer.b.norm("norm2", phase);
   }

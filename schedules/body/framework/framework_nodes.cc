@@ -3,11 +3,13 @@
 
 #include <cmath>
 
+#include "schedules/body/framework/framework_pieces.h"
+
 namespace rehearse {
 
 Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t bytes, NodePhase phase,
                           std::int32_t launches) {
-  constexpr std::size_t kUsual = 64;  // of a layer
+  constexpr std::size_t kUsual = 128;  // of a layer
   if (nodes_.empty()) nodes_.reserve(kUsual);
   return nodes_.emplace_back(Node{.kernel = kernel,
                                   .phase = phase,
@@ -23,21 +25,36 @@ Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t byt
 // products, and the saved 8-bit input is transposed for the weight gradient (1 + 1). `Unwritten`:
 // activations write 8 bit too, and nothing is transposed. Weights are cast for the first
 // micro-batch alone. (Transformer Engine's two: read from memory, unverified.)
+//
+// `EachRow`: torchao's rowwise recipe (pytorch/ao@e4e681b torchao/float8/config.py,
+// float8_linear.py, float8_ops.py). A product wants scales along what it sums over, so each operand
+// of a linear layer is cast twice, the second time down its columns, which the compiler's kernels
+// read badly; and the backward's two products run with one scale and are scaled by a kernel behind
+// them. Measured, in bytes at the rate of an elementwise kernel: 33 an input, 10 an output gradient
+// and 22 a weight (pytorch/ao@fdddb2c fp8-rowwise-perf.png: 144 layers of at least 4,096 tokens on
+// H100s at 500 W, mean residual 5.8 %; how they fall on the three products is a split by hand).
 std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int64_t n,
                                         std::int64_t k, WrittenBy input) const {
+  const Fp8Casts casts = plan.runtime.fp8_casts;
+  const bool each = casts == Fp8Casts::EachProduct || casts == Fp8Casts::EachRow;
   if (is_block_scaled(plan.precision.compute)) {
     // Row-wise and column-wise copies, each read from 16 bit: no kernel before the product writes
-    // blocks. MXFP8: 1 + 1/32 bytes a value and copy, NVFP4: 1/2 + 1/16.
+    // blocks. MXFP8: 1 + 1/32 bytes a value and copy, NVFP4: 1/2 + 1/16. torchao makes either copy
+    // by a kernel of its own (pytorch/ao@e4e681b torchao/prototype/mx_formats/mx_linear.py).
     const bool four_bit = plan.precision.compute == ComputeType::Nvfp4;
-    const double copies = 2 + 2 * (four_bit ? 0.5625 : 1.03125);
+    const double copies = (each ? 4 : 2) + 2 * (four_bit ? 0.5625 : 1.03125);
     const double weights = static_cast<double>(k * n) / std::max(1, plan.microbatches());
     const double moved = role == GemmRole::Forward         ? static_cast<double>(m * k) + weights
                          : role == GemmRole::InputGradient ? static_cast<double>(m * k)
                                                            : 0;
     return std::llround(copies * moved);
   }
-  const Fp8Casts casts = plan.runtime.fp8_casts;
-  if (casts == Fp8Casts::EachProduct) return 5 * (m * k + k * n);
+  if (casts == Fp8Casts::EachRow) {
+    return role == GemmRole::Forward         ? 3 * m * k + 5 * k * n
+           : role == GemmRole::InputGradient ? 5 * m * k + 13 * k * n + 4 * m * n
+                                             : 26 * m * k + 5 * k * n + 4 * m * n;
+  }
+  if (each) return 5 * (m * k + k * n);
   const bool unwritten = casts == Fp8Casts::Unwritten;
   const bool written = input == WrittenBy::Norm || (unwritten && input == WrittenBy::Activation);
   switch (role) {
@@ -139,11 +156,19 @@ std::int64_t FrameworkNodes::tensor_bytes(bool eight_bit) const {
                                                            : array_bytes();
 }
 
+// A collective joins and cuts along the first dimension, and the sequence is the second: the array
+// is put in order behind a gather and before a reduce-scatter, unless they travel in pieces.
+void FrameworkNodes::copy_sequence(std::int64_t bytes, bool in_pieces, NodePhase phase) {
+  if (s.tensor == 1 || !plan.runtime.sequence_copies || in_pieces) return;
+  add(Kernel::Elementwise, "copy parts of the sequence", 2 * bytes, phase);
+}
+
 // The forward's partial sums alone (the exposed ones) may travel in 8 bit.
 void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.gather) {
     const bool eight_bit = hiding == Hiding::Exposed &&
                            plan.runtime.fp8_communication == Fp8Communication::GatherScatter;
+    copy_sequence(tensor_bytes(eight_bit), sums_in_pieces(plan), phase);
     collective(Kernel::ReduceScatter, "reduce_scatter tp", tensor_bytes(eight_bit), hiding, phase,
                launches);
   } else {
@@ -153,8 +178,11 @@ void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t 
 
 void FrameworkNodes::gather_input(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (!s.gather) return;
-  const bool eight_bit = plan.runtime.fp8_communication != Fp8Communication::None;
+  // What is scaled by rows is gathered before it is cast.
+  const bool eight_bit =
+      plan.runtime.fp8_communication != Fp8Communication::None && !scaled_by_rows(plan);
   collective(Kernel::AllGather, "all_gather tp", tensor_bytes(eight_bit), hiding, phase, launches);
+  copy_sequence(tensor_bytes(eight_bit), gathers_in_pieces(plan), phase);
 }
 
 void FrameworkNodes::gather_again(std::int32_t launches) {

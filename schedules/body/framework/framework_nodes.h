@@ -87,6 +87,7 @@ class FrameworkNodes {
   std::int64_t cast_bytes(GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
                           WrittenBy input) const;
   std::int64_t tensor_bytes(bool eight_bit) const;
+  void copy_sequence(std::int64_t bytes, bool in_pieces, NodePhase phase);
   std::vector<Node> nodes_;
   GraphPart part_ = GraphPart::None;
 };
@@ -108,6 +109,8 @@ void kinds_backward(FrameworkNodes& nodes, const std::vector<BoundKind>& kinds);
 void delta_norm_again(FrameworkNodes& nodes);
 // What RecomputePart::LatentUp widens again.
 void latent_up_again(FrameworkNodes& nodes);
+// What blocks read of the streams, and the streams between them (RecomputePart::ResidualStreams).
+void streams_again(FrameworkNodes& nodes);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);

@@ -35,11 +35,12 @@ class Cutter {
         ring_(layout.plan.runtime.tensor_pieces == TensorPieces::UserBuffers),
         ranks_(layout.plan.tensor_parallel),
         pieces_(layout.plan.tensor_parallel_chunks),
-        element_(layout.shape.element) {}
+        element_(layout.shape.element),
+        gathers_(gathers_in_pieces(layout.plan)) {}
 
   std::vector<Node> cut() {
     for (std::size_t i = 0; i < nodes_.size();) {
-      const std::size_t end = is_gather(nodes_[i]) ? end_of_products(i + 1) : i;
+      const std::size_t end = gathers_ && is_gather(nodes_[i]) ? end_of_products(i + 1) : i;
       if (end > i + 1) {
         gather_and_multiply(i, end);
         i = end;
@@ -123,15 +124,14 @@ class Cutter {
   bool ring_;
   std::int32_t ranks_, pieces_;
   std::int64_t element_;
+  bool gathers_;
 };
 
 }  // namespace
 
 std::vector<Node> in_pieces(std::vector<Node> nodes, const Layout& layout) {
   const Plan& plan = layout.plan;
-  if (plan.overlap_tensor_parallel != TensorOverlap::Chunked || layout.shape.tensor == 1) {
-    return nodes;
-  }
+  if (!sums_in_pieces(plan) || layout.shape.tensor == 1) return nodes;
   return Cutter(std::move(nodes), layout).cut();
 }
 

@@ -24,4 +24,17 @@ namespace rehearse {
 
 std::vector<Node> in_pieces(std::vector<Node> nodes, const Layout& layout);
 
+// Operands of 8-bit products have a scale for each row.
+inline bool scaled_by_rows(const Plan& plan) {
+  return plan.precision.compute == ComputeType::Fp8 && plan.runtime.fp8_casts == Fp8Casts::EachRow;
+}
+// Whether gathers travel in pieces beside products, and whether sums do. Gathers of what is scaled
+// by rows do not: torch fuses them with no product (pytorch/pytorch issue 149990).
+inline bool gathers_in_pieces(const Plan& plan) {
+  return plan.overlap_tensor_parallel == TensorOverlap::Chunked && !scaled_by_rows(plan);
+}
+inline bool sums_in_pieces(const Plan& plan) {
+  return plan.overlap_tensor_parallel == TensorOverlap::Chunked;
+}
+
 }  // namespace rehearse

@@ -36,9 +36,13 @@ namespace {
 // The `piece`-th of so many of the product.
 void multiply(BodyBuilder& b, const Context& c, const Product& product, T in, NodePhase phase,
               std::int32_t piece = 0, std::int32_t pieces = 1) {
+  // Under sequence parallelism a piece has rows of every rank's shard, which lie apart: a batch.
+  const std::int64_t shards = c.s.gather && pieces > 1 ? c.s.tensor : 1;
   Node& node = b.gemm(product.kernel, product.weight, product.name, c.s.tokens / pieces, product.n,
                       product.k, {in}, {product.out}, phase);
   node.bytes /= pieces;
+  node.m /= shards;
+  node.batch = shards;
   node.piece = static_cast<std::int16_t>(piece);
   node.pieces = static_cast<std::int16_t>(pieces);
 }

@@ -13,7 +13,8 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array<std::string_view, 8> kPlanNames{"T", "b", "s", "e", "tp", "cp", "ep", "local"};
+constexpr std::array<std::string_view, 9> kPlanNames{"T",  "b",  "s",     "e",         "tp",
+                                                     "cp", "ep", "local", "index_loss"};
 
 // --- What a file may say
 
@@ -69,12 +70,15 @@ constexpr std::array<std::string_view, 4> kCollectives{"none", "gather_sequence"
                                                        "scatter_sequence", "reduce"};
 constexpr std::array<std::string_view, 1> kAxes{"cp"};
 constexpr std::array<std::string_view, 2> kTokens{"all", "local"};
-constexpr std::array<std::string_view, 2> kAgainWords{"delta_norm_out", "latent_up"};
+constexpr std::array<std::string_view, 1> kInputs{"detached"};
+constexpr std::array<std::string_view, 3> kAgainWords{"delta_norm_out", "latent_up",
+                                                      "residual_streams"};
 constexpr std::array kNodeKeys{
     word("op", kOps, "what it is", true),
     text("tensor", "of a product"),
     word("collective", kCollectives, "over tp, around a product"),
     word("tokens", kTokens, "that a product multiplies; left out: all that the rank's block sees"),
+    word("inputs", kInputs, "of product_gradients: no gradient goes further than the tensor"),
     text("name", "of a kernel, for people"),
     word("class", kClasses, "what a kernel costs by"),
     expression("when", "whether it runs"),
@@ -341,6 +345,7 @@ class Reader {
       node.collective = static_cast<KindNode::Collective>(place_of(kCollectives, collective));
     }
     node.local = text_of(value, "tokens") == kTokens[1];
+    node.detached = !text_of(value, "inputs").empty();
     node.again = again_of(text_of(value, "again"));
     const std::string of = text_of(value, "class");
     if (!of.empty()) node.kernel_class = static_cast<KindNode::Class>(place_of(kClasses, of));
@@ -449,6 +454,11 @@ Result<const LayerKind*> parse_layer_kind(const JsonValue& document, const std::
   return made;
 }
 
+bool holds_streams(const LayerKind& kind) {
+  return std::ranges::find(kind.saved, KindAgain::ResidualStreams, &KindRow::dropped_by) !=
+         kind.saved.end();
+}
+
 Result<const LayerKind*> layer_kind(const std::string& name) {
   {
     const std::scoped_lock lock(registry().mutex);
@@ -471,8 +481,9 @@ std::vector<double> slots_of(const BoundKind& bound, const KindPlan& plan) {
     slots[i] = static_cast<double>(bound.values[i]);
   }
   std::size_t at = kind.symbols.size() + kind.lets.size();
-  for (const std::int64_t number : {plan.tokens, plan.samples, plan.sequence, plan.element,
-                                    plan.tensor, plan.context, plan.expert, plan.local}) {
+  for (const std::int64_t number :
+       {plan.tokens, plan.samples, plan.sequence, plan.element, plan.tensor, plan.context,
+        plan.expert, plan.local, plan.index_loss}) {
     slots[at++] = static_cast<double>(number);
   }
   for (std::size_t i = 0; i < kind.let.size(); ++i) {
@@ -541,6 +552,14 @@ std::vector<ModelPart> parts_of(const BoundKind& bound) {
     parts.push_back(part);
   }
   return parts;
+}
+
+bool trains_indexer(const BoundKind& bound) {
+  const std::vector<double> without = slots_of(bound, {});
+  const std::vector<double> with = slots_of(bound, {.index_loss = 1});
+  return std::ranges::any_of(bound.kind->backward, [&](const KindNode& node) {
+    return node.when.given() && node.when.number(without) == 0 && node.when.number(with) != 0;
+  });
 }
 
 double forward_flops(const BoundKind& bound, const KindPlan& plan) {

@@ -4,7 +4,8 @@
 //
 // Sizes are expressions over the kind's symbols, what it derives from them (`let`), and the plan's
 // numbers: T tokens of a micro-batch on a rank, `local` of them where sequence parallelism cuts
-// what joins the residual, b samples, s positions, e bytes of an element, and the ranks tp, cp, ep.
+// what joins the residual, b samples, s positions, e bytes of an element, the ranks tp, cp, ep, and
+// `index_loss`, over which keys an indexer is trained.
 // The norm before the block, the residual sum behind it and dropout belong to the block. Attention,
 // latent attention, MLP and experts have files too, for their tensors' names and shapes; what they
 // run and keep is code (framework_layer.cc) and the runtimes' profiles.
@@ -41,7 +42,7 @@ struct KindTensor {
 };
 
 // Parts of plan.recompute that a kind's file may name.
-enum class KindAgain : std::uint8_t { None, DeltaNormOut, LatentUp };
+enum class KindAgain : std::uint8_t { None, DeltaNormOut, LatentUp, ResidualStreams };
 
 struct KindNode {
   enum class Op : std::uint8_t { Product, ProductGradients, Kernel, Exchange, Attention };
@@ -53,9 +54,10 @@ struct KindNode {
   Class kernel_class = Class::Elementwise;
   std::string name;
   Expression when, flops, bytes, serial;
-  Expression tiles;      // of attention: blocks of 128 queries of a head, which share the SMs
-  bool gathers = false;  // an exchange that gives every rank all
-  bool local = false;    // a product of the rank's shard of the sequence alone
+  Expression tiles;       // of attention: blocks of 128 queries of a head, which share the SMs
+  bool gathers = false;   // an exchange that gives every rank all
+  bool local = false;     // a product of the rank's shard of the sequence alone
+  bool detached = false;  // gradients of a product that go no further than its tensor
   KindAgain again = KindAgain::None;  // which part's recomputation runs it in a backward
   std::int32_t kernels = 1;           // launches; of an exchange its calls
   double rate = 1;                    // share of the architecture's rate of scans that it reaches
@@ -91,7 +93,11 @@ struct KindPlan {
   std::int64_t tokens = 1, samples = 1, sequence = 1, element = 2;
   std::int64_t tensor = 1, context = 1, expert = 1;
   std::int64_t local = 1;
+  std::int64_t index_loss = 0;  // of an indexer: 1 over the keys that it picked, 2 over all
 };
+
+// Whether it stands for the residual sum and holds the streams between blocks (hyper-connections).
+bool holds_streams(const LayerKind& kind);
 
 // The shipped kind of that name, read once. Errors: one line, "FILE:LINE: KEY: what is wrong".
 Result<const LayerKind*> layer_kind(const std::string& name);
@@ -110,6 +116,8 @@ Result<> check_bound(const BoundKind& bound);
 std::string unmet_need(const BoundKind& bound, const KindPlan& plan);
 // Its tensors, whole.
 std::vector<ModelPart> parts_of(const BoundKind& bound);
+// Whether a loss of its own trains what picks its keys: it has nodes for that.
+bool trains_indexer(const BoundKind& bound);
 // FLOPs of the kernels and products of one forward.
 double forward_flops(const BoundKind& bound, const KindPlan& plan);
 

@@ -14,11 +14,34 @@ const PlanRow* found(std::span<const PlanRow> rows, const Key& wanted, auto proj
   return at == rows.end() ? nullptr : &*at;
 }
 
-const PlanRow* row_with(std::span<const PlanRow> rows, const PlanField& field) {
-  for (const PlanRow& row : rows) {
-    if (row.field.index() == field.index() && row.field == field) return &row;
-  }
-  return nullptr;
+// Where in a plan the field lies [B]. No two fields of rows begin at one place.
+std::size_t place_of(const PlanField& field) {
+  static const Plan plan;
+  return std::visit(
+      [](const auto member) -> std::size_t {
+        if constexpr (std::is_same_v<std::remove_cv_t<decltype(member)>, std::monostate>) {
+          return sizeof(Plan);
+        } else {
+          return static_cast<std::size_t>(reinterpret_cast<const char*>(&(plan.*member)) -
+                                          reinterpret_cast<const char*>(&plan));
+        }
+      },
+      field);
+}
+
+// The row of every place; plans are read by the thousand.
+const PlanRow* row_with(const PlanField& field) {
+  static const std::vector<const PlanRow*> rows = [] {
+    std::vector<const PlanRow*> made(sizeof(Plan) + 1, nullptr);
+    for (const std::span<const PlanRow> of : {plan_rows(), overlap_rows()}) {
+      for (const PlanRow& row : of) {
+        const PlanRow*& at = made[place_of(row.field)];
+        if (at == nullptr) at = &row;
+      }
+    }
+    return made;
+  }();
+  return rows[place_of(field)];
 }
 
 // Takes values of the field's kind: a word that is none of the key's is for a step of the reader.
@@ -68,8 +91,7 @@ const PlanRow* find_plan_row(std::string_view path) {
 }
 
 const PlanRow& plan_row(const PlanField& field) {
-  const PlanRow* row = row_with(plan_rows(), field);
-  return row != nullptr ? *row : *row_with(overlap_rows(), field);
+  return *row_with(field);
 }
 
 std::string_view key_of(const PlanField& field) {

@@ -360,6 +360,17 @@ constexpr std::array kPlanRows{
                           "more micro-batches than positions: forwards doubled, backwards halved"),
             .field = &Plan::chimera_scaling,
             .text = said_by_schedule},
+    PlanRow{.key = choice("indexer_loss", kIndexerLossNames,
+                          "over which keys the scores of an indexer are held against attention's"),
+            .run = priced(R"(null | "none")", R"("sparse")", "an indexer's loss is priced"),
+            .field = &Plan::indexer_loss,
+            .text =
+                [](const Plan& p) {
+                  return p.indexer_loss == IndexerLoss::None
+                             ? std::string()
+                             : json_quoted(kIndexerLossNames[static_cast<std::size_t>(
+                                   p.indexer_loss)]);
+                }},
     PlanRow{.key = {.name = "virtual_stages",
                     .types = kInteger,
                     .min = 1,
@@ -471,6 +482,27 @@ constexpr std::array kPlanRows{
                    p) { return p.recompute_layers > 0 ? number(p.recompute_layers) : std::string(); },
         .idle = {{{any, [](const Plan& p) { return !p.recompute.any(); },
                    "nothing is computed again: recompute is none"}}}},
+    PlanRow{
+        .key = {.name = "recompute_stream_layers",
+                .types = kInteger,
+                .min = 1,
+                .max = 65536,
+                .searchable = true,
+                .about = "layers whose residual streams are computed again together; left out: "
+                         "those of a chunk"},
+        .run = priced("null", "2", "streams that are computed again are priced"),
+        .field = &Plan::recompute_stream_layers,
+        .text =
+            [](const Plan& p) {
+              return p.recompute_stream_layers > 0 ? number(p.recompute_stream_layers)
+                                                   : std::string();
+            },
+        .idle = {{{any,
+                   [](const Plan& p) {
+                     return p.recompute.is_full() ||
+                            !p.recomputes(RecomputePart::ResidualStreams);
+                   },
+                   "recompute has no residual_streams"}}}},
     PlanRow{
         .key = flag("recompute_in_advance",
                     "what a backward computes again is an op of its own where its rank would "

@@ -29,14 +29,16 @@ struct IdleWhen {
 };
 
 // A field of the plan, by which code names the key that fills it.
-using PlanField = std::variant<
-    std::monostate, bool Plan::*, std::int32_t Plan::*, std::int64_t Plan::*, double Plan::*,
-    std::string Plan::*, DataParallelAlgorithm Plan::*, ExpertDispatch Plan::*,
-    ExpertRouting Plan::*, ExpertOverlap Plan::*, TensorOverlap Plan::*, TransferForm Plan::*,
-    Optimizer Plan::*, Offload Plan::*, OffloadTarget Plan::*, OffloadedActivations Plan::*,
-    PairOverlap Plan::*, ContextParallelAlgorithm Plan::*, ChimeraScaling Plan::*,
-    TensorGrid Plan::*, AttentionKernel Plan::*, std::vector<std::int32_t> Plan::*,
-    std::vector<Axis> Plan::*, Recompute Plan::*, Precision Plan::*, RuntimeTraits Plan::*>;
+using PlanField =
+    std::variant<std::monostate, bool Plan::*, std::int32_t Plan::*, std::int64_t Plan::*,
+                 double Plan::*, std::string Plan::*, DataParallelAlgorithm Plan::*,
+                 ExpertDispatch Plan::*, ExpertRouting Plan::*, ExpertOverlap Plan::*,
+                 TensorOverlap Plan::*, TransferForm Plan::*, Optimizer Plan::*, Offload Plan::*,
+                 OffloadTarget Plan::*, OffloadedActivations Plan::*, PairOverlap Plan::*,
+                 ContextParallelAlgorithm Plan::*, ChimeraScaling Plan::*, IndexerLoss Plan::*,
+                 TensorGrid Plan::*, AttentionKernel Plan::*, std::vector<std::int32_t> Plan::*,
+                 std::vector<Axis> Plan::*, Recompute Plan::*, Precision Plan::*,
+                 RuntimeTraits Plan::*>;
 
 struct PlanRow {
   KeySpec key;

@@ -54,6 +54,14 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
                      "again",
                      true);
   }
+  if (plan.offload.activations && !plan.recompute.is_full() &&
+      plan.recomputes(RecomputePart::ResidualStreams)) {
+    return keys.fail(&Plan::offload,
+                     "activations beside " + std::string(key_of(&Plan::recompute)) +
+                         " residual_streams: Megatron-LM refuses it, streams are made again "
+                         "before what is in host memory is back",
+                     true);
+  }
   if (plan.loss_chunks > 1 && plan.has_parameter_server()) {
     return keys.fail(&Plan::loss_chunks,
                      "one rank computes the loss of all outputs at once with "

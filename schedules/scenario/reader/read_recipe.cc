@@ -158,6 +158,12 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
     plan.attention_kernel = enum_of<AttentionKernel>(kernel->text, kAttentionKernelNames);
   }
   plan.flash_attention = is_fused(plan.attention_kernel);
+  if (plan.indexer_loss != IndexerLoss::None && keys.context.model != nullptr &&
+      !has_indexer(*keys.context.model)) {
+    keys.warnings.push_back("plan." + path_of(&Plan::indexer_loss) +
+                            " changes nothing: the model has no indexer that picks the keys of "
+                            "attention");
+  }
   if (flash != nullptr && kernel != nullptr && flash->boolean != plan.flash_attention) {
     keys.fail(&Plan::attention_kernel,
               kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));

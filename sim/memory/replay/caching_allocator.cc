@@ -161,7 +161,7 @@ std::size_t CachingAllocator::FreeList::first_not(const Before& before, std::siz
 }
 
 inline std::size_t CachingAllocator::FreeList::lower_bound(Entry entry, std::size_t first,
-                                                    std::size_t last) const {
+                                                           std::size_t last) const {
   return first_not([=](Entry other) { return other < entry; }, first, last);
 }
 

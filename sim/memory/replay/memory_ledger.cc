@@ -8,6 +8,24 @@ void Ledger::note_change() {
   trail_.push_back(bytes_);
 }
 
+void Ledger::begin(Handle handle, std::uint8_t kind) {
+  const auto index = static_cast<std::size_t>(handle);
+  if (kind_of_.size() <= index) kind_of_.resize(part_of_.size());
+  kind_of_[index] = kind;
+  if (part_of_[index] == MemoryPart::Activations) kinds_[kind] += allocator_.block_size(handle);
+}
+
+void Ledger::end(Handle handle) {
+  const auto index = static_cast<std::size_t>(handle);
+  if (part_of_[index] != MemoryPart::Activations) return;
+  kinds_[kind_of_[index]] -= allocator_.block_size(handle);
+}
+
+void Ledger::give(Handle handle, std::uint8_t kind) {
+  end(handle);
+  begin(handle, kind);
+}
+
 void Ledger::note_mapping(std::int64_t bytes) {
   if (mapped_.empty() || mapped_.back().op != op) mapped_.push_back({.op = op});
   mapped_.back().bytes += bytes;
@@ -19,6 +37,7 @@ void Ledger::note_peak() {
   if (now <= peak_) return;
   peak_ = now;
   at_peak_ = bytes_;
+  if (tells_apart_) kinds_at_peak_ = kinds_;
   peak_op_ = op;
   peak_behind_ = behind;
   peak_at_building_ = building_;

@@ -25,7 +25,9 @@ class Ledger {
  public:
   explicit Ledger(const AllocatorOptions& options) : allocator_(options) {}
 
-  Handle allocate(std::int64_t bytes, MemoryPart part, int stream = kComputeStream) {
+  // `kind`: whose activations they are, where these are told apart.
+  Handle allocate(std::int64_t bytes, MemoryPart part, int stream = kComputeStream,
+                  std::uint8_t kind = 0) {
     const std::int64_t mapped = allocator_.mapped();
     const Handle handle = allocator_.allocate(bytes, stream);
     if (allocator_.mapped() != mapped) note_mapping(allocator_.mapped() - mapped);
@@ -37,6 +39,7 @@ class Ledger {
     if (part_of_.size() <= index) make_room(index);
     part_of_[index] = part;
     bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
+    if (tells_apart_) begin(handle, kind);
     if (watched_) note_change();
     if (allocator_.allocated() > peak_in_steps_) note_peak();  // which is peak_ at most
     return handle;
@@ -45,6 +48,7 @@ class Ledger {
     if (handle < 0) return;
     const MemoryPart part = part_of_[static_cast<std::size_t>(handle)];
     bytes_[static_cast<std::size_t>(part)] -= allocator_.block_size(handle);
+    if (tells_apart_) end(handle);
     allocator_.free(handle);
     handle = kNoBlock;
     if (watched_) note_change();
@@ -53,6 +57,16 @@ class Ledger {
     for (Handle& handle : handles) free(handle);
     handles.clear();
   }
+
+  // Activations are counted by so many kinds, too; 0: they are not.
+  void tell_apart(std::size_t kinds) {
+    tells_apart_ = kinds > 0;
+    kinds_.assign(kinds, 0);
+  }
+  void take(Handle handle, std::uint8_t kind) {
+    if (tells_apart_ && handle >= 0) give(handle, kind);
+  }
+  const std::vector<std::int64_t>& kinds_at_peak() const { return kinds_at_peak_; }
 
   // From here on `most()` is the most that was alive at once, by MemoryPart, and `trail()` what was
   // alive now and after each change; before: not kept.
@@ -91,10 +105,18 @@ class Ledger {
  private:
   CachingAllocator allocator_;
   std::vector<MemoryPart> part_of_;  // per handle
+  // Of activations: kinds per handle, and bytes by kind.
+  bool tells_apart_ = false;
+  std::vector<std::uint8_t> kind_of_;
+  std::vector<std::int64_t> kinds_, kinds_at_peak_;
   static std::int64_t sum(const MemoryBytes& bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
 
+  // Out of line, being of models alone whose kinds are told apart.
+  void begin(Handle handle, std::uint8_t kind);
+  void end(Handle handle);
+  void give(Handle handle, std::uint8_t kind);
   // Out of line, being rare.
   void note_change();  // what is alive now, and whether it is the most
   void note_mapping(std::int64_t bytes);

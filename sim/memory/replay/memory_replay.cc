@@ -8,6 +8,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placed_recompute.h"
 #include "schedules/ir/stage_index.h"
+#include "sim/memory/memory_kinds.h"
 #include "sim/memory/memory_states.h"
 #include "sim/memory/replay/memory_ledger.h"
 #include "sim/memory/replay/memory_resident.h"
@@ -34,9 +35,11 @@ struct ReplayMemory {
   Ledger& ledger;
   ResidentState& state;
 
-  void make(Handle& tensor, std::int64_t bytes, bool kept) {
-    tensor = ledger.allocate(bytes, kept ? MemoryPart::Activations : MemoryPart::Workspace);
+  void make(Handle& tensor, std::int64_t bytes, bool kept, std::uint8_t kind) {
+    tensor = ledger.allocate(bytes, kept ? MemoryPart::Activations : MemoryPart::Workspace,
+                             kComputeStream, kind);
   }
+  void take(Handle tensor, std::uint8_t kind) { ledger.take(tensor, kind); }
   void drop(Handle& tensor) { ledger.free(tensor); }
   std::int64_t bytes(Handle tensor) const {
     return tensor < 0 ? 0 : ledger.allocator().block_size(tensor);
@@ -80,6 +83,7 @@ class RowReplay {
                row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
                order_.microbatches * order_.slices,
                script_flags(*setup.profile, setup.layout, /*experts=*/false), setup.role, ledger_) {
+    ledger_.tell_apart(setup.kinds.size());
     plan_stages();
     for (const StagePlan& stage : stages_) {
       walks_.emplace_back(memory_, stage);
@@ -113,6 +117,7 @@ class RowReplay {
     ReplayResult result{.out_of_memory = ledger_.out_of_memory(),
                         .refused = ledger_.allocator().refused(),
                         .memory = ledger_.result()};
+    result.kinds = ledger_.kinds_at_peak();
     result.left_out = left_out_;
     result.memory.left_out = least_left_out_ > 3 * steady_.period && !ledger_.out_of_memory();
     result.samples = std::move(samples_);
@@ -133,6 +138,7 @@ class RowReplay {
         plan.add(of_segment(setup_.programs, setup_.layout, segments[i]), unit++,
                  leaves(setup_.layout.plan, segments, i, /*chosen=*/0));
       }
+      plan.form_blocks(setup_.layout.plan.recompute_stream_layers);
       plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
       plan.meet(setup_.layout, stage.value, static_cast<std::int32_t>(setup_.segments.size()));
       plan.block_of.assign(static_cast<std::size_t>(order_.microbatches * order_.slices), -1);
@@ -367,6 +373,7 @@ ReplaySetup with_role(const ReplaySetup& setup, ReplicaRole role) {
   ReplaySetup other = setup;
   other.role = role;
   other.programs = segment_programs(*setup.profile, setup.layout, role);
+  if (!setup.kinds.empty()) name_kinds(other.programs, setup.layout.model, setup.kinds);
   return other;
 }
 

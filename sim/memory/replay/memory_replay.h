@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "schedules/ir/schedule.h"
@@ -27,6 +28,7 @@ struct ReplaySetup {
   const MemoryProfile* profile = nullptr;
   const Schedule* order = nullptr;
   SegmentPrograms programs;
+  std::vector<std::string> kinds;                  // memory_kinds, where they are told apart
   std::vector<std::vector<SegmentInfo>> segments;  // per stage
   std::vector<std::vector<Stage>> stages;          // per row
   std::int64_t handover = 0;                       // [B] of an activation
@@ -61,6 +63,7 @@ struct ReplayResult {
   std::int64_t refused = 0;    // [B] CachingAllocator::refused
   std::size_t left_out = 0;    // ops of the last step that changed nothing and were not replayed
   RankMemory memory;           // allocator figures alone: no context, no communicators
+  std::vector<std::int64_t> kinds;  // [B] of its activations at the peak, by ReplaySetup::kinds
   // Samples of every step that was replayed: in the order of the program, then the optimizer step.
   std::vector<MemorySample> samples;
   std::size_t last_step = 0;  // its first sample

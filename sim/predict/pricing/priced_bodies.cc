@@ -31,7 +31,8 @@ const PricedBody& PricedBodies::body(SegmentInfo segment, const Op& op) {
   const auto [at, fresh] = bodies_.try_emplace({shape, layer});
   PricedBody& made = at->second;
   if (!fresh) return made;
-  const Body body = make_body(layout_, shape);
+  const Body* before = compute_.made(shape);
+  const Body body = before != nullptr ? *before : make_body(layout_, shape);
   made.cost = compute_.price(body, layer);
   made.pieces = sends_tokens(body)
                     ? cut_at_experts(body, compute_.price_nodes(body, layer), made.cost.time)

@@ -21,6 +21,7 @@
 #include "schedules/scenario/zero/quantized_gather.h"
 #include "schedules/scenario/zero/shard_groups.h"
 #include "sim/compute/body_cost.h"
+#include "sim/compute/gemm_cost.h"
 #include "sim/cost/overlap.h"
 #include "sim/memory/memory_states.h"
 #include "sim/memory/peak_lower_bound.h"
@@ -189,8 +190,8 @@ class MeshEstimator {
     const FamilyBound bound = kind.bound->family(family.plan);
     std::vector<Load> loads;
     const std::int64_t capacity = setup_.cluster->capacity().value;
-    // More memory than twice what there is: nobody asks what it would give.
-    const std::int64_t wanted = keep_ == 0 ? capacity : 2 * capacity;
+    // Of what needs more nobody asks what it would give.
+    const std::int64_t wanted = keep_ == 0 ? capacity : std::max(capacity, setup_.most_wanted);
     const bool hopeless = kind.bound->states_bound(bound, family.plan) > wanted;
     for (const std::int32_t micro_batch : kind.micro_batches) {
       const Result<Plan> chosen = plan_of(family.plan, micro_batch, {});
@@ -244,8 +245,8 @@ class MeshEstimator {
 
   void price(Kind& kind, const Plan& plan, Template& to) {
     const Layout layout(model_, plan);
-    const Result<ComputeModel> compute =
-        ComputeModel::create(*setup_.cluster, layout, kind.collectives, setup_.tables.scalars);
+    const Result<ComputeModel> compute = ComputeModel::create(
+        *setup_.cluster, layout, kind.collectives, setup_.tables.scalars, &products_);
     if (!compute) return;
     to.valid = true;
     to.slowdown = compute.value().scalars().overlap_slowdown;
@@ -258,7 +259,10 @@ class MeshEstimator {
       // Layers of prediction may be of a variant that no layer of the model has.
       if (s >= kNumSegmentShapes && !segment_of_class(model_, s)) continue;
       const auto cost = [&](Direction direction) {
-        return compute.value().price(make_body(layout, shape_of(layout, s, direction)));
+        const BodyShape shape = shape_of(layout, s, direction);
+        const Body* made = compute.value().made(shape);
+        if (made != nullptr) return compute.value().price(*made);
+        return compute.value().price(make_body(layout, shape));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
@@ -614,6 +618,7 @@ class MeshEstimator {
   const Transformer& model_;
   const std::size_t classes_ = segment_classes(model_);
   PipelineTimes& times_;
+  KnownProducts products_;
   bool splits_ = false;  // schedules of the mesh halve their backwards
   std::size_t keep_;
   MeshCandidates out_;

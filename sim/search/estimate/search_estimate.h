@@ -34,6 +34,9 @@ struct SearchSetup {
   const Cluster* cluster = nullptr;
   HardwareTables tables;                    // of the cluster
   const std::atomic<bool>* stop = nullptr;  // set: end early; may be null
+  // [B] of the fullest rank, beyond the capacity: plans that need no more are kept, a few, though
+  // they do not fit.
+  std::int64_t most_wanted = 0;
   // Whether a family with a micro-batch and a recomputation is looked at. Empty: all are.
   std::function<bool(const Plan& family, std::int32_t micro_batch, const Recompute&)> wanted;
 };

@@ -127,7 +127,7 @@ TEST(NullBackend, CountsTheModelsProducts) {
   const std::int64_t tokens = 8 * 16, layers = 8 * 12 * 32 * 32, head = 61 * 32;
   EXPECT_EQ(sum["linear"] + sum["linear_gelu"], tokens * layers);
   EXPECT_EQ(sum["linear_input"] + sum["linear_input_gelu"], tokens * layers);
-  EXPECT_EQ(sum["linear_weight"], tokens * layers);
+  EXPECT_EQ(sum["linear_weight"] + sum["linear_weight_bias"], tokens * layers);
   for (const std::string_view of_the_head : {"logits", "logits_input", "logits_weight"}) {
     EXPECT_EQ(sum[of_the_head], tokens * head) << of_the_head;
   }

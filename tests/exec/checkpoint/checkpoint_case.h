@@ -11,7 +11,7 @@
 
 namespace rehearse::exec {
 
-using Layout = std::vector<std::string>;
+using Keys = std::vector<std::string>;
 
 // A scenario, lowered and allocated.
 struct Training {
@@ -20,7 +20,7 @@ struct Training {
   Backend backend = make_cpu_backend();
   std::unique_ptr<Interpreter> process;
 
-  Training(Family family, const Layout& layout, Communicator* communicator = nullptr) {
+  Training(Family family, const Keys& layout, Communicator* communicator = nullptr) {
     Result<Scenario> read = layout_scenario(family, layout);
     EXPECT_TRUE(read) << read.error().message;
     scenario = std::move(read).value();

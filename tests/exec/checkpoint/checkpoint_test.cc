@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using Layouts = CheckpointTest;
 using Resume = CheckpointTest;
 
-const Layout kLayouts[] = {
+const Keys kLayouts[] = {
     {},
     {"tensor_parallel=2"},
     {"tensor_parallel=4"},
@@ -51,7 +51,7 @@ constexpr std::size_t kNumLayouts = std::size(kLayouts);
 TEST_F(Layouts, ReadWhatOthersWroteBitForBit) {
   for (const Family family : {Family::Gpt2, Family::Gpt2Untied, Family::Llama, Family::Qwen2}) {
     for (std::size_t i = 0; i < kNumLayouts; ++i) {
-      const Layout &a = kLayouts[i],
+      const Keys &a = kLayouts[i],
                    &b = kLayouts[(i + 7 + static_cast<std::size_t>(family)) % kNumLayouts];
       if (family != Family::Gpt2 && i % 3 != static_cast<std::size_t>(family) % 3) continue;
       Training from(family, a), to(family, b);
@@ -112,12 +112,12 @@ class Meeting {
 };
 
 TEST_F(Layouts, AreWrittenByTwoProcessesAsByOne) {
-  for (const Layout& layout :
-       {Layout{"tensor_parallel=2"}, Layout{"pipeline_parallel=2", "schedule=1f1b"},
-        Layout{"data_parallel=4", "zero_stage=3"},
-        Layout{"data_parallel=4", "zero_stage=3", "shard_group=2"},
-        Layout{"tensor_parallel_2d=[2,2]", "micro_batch=2"},
-        Layout{"tensor_parallel=2", "data_parallel=2", "zero_stage=1"}}) {
+  for (const Keys& layout :
+       {Keys{"tensor_parallel=2"}, Keys{"pipeline_parallel=2", "schedule=1f1b"},
+        Keys{"data_parallel=4", "zero_stage=3"},
+        Keys{"data_parallel=4", "zero_stage=3", "shard_group=2"},
+        Keys{"tensor_parallel_2d=[2,2]", "micro_batch=2"},
+        Keys{"tensor_parallel=2", "data_parallel=2", "zero_stage=1"}}) {
     Training whole(Family::Gpt2, layout);
     whole.train_to(1);
     whole.save(at("one"), 1, 100'000);

@@ -53,11 +53,13 @@ TEST(OffloadFile, KeepsWhatIsReleasedAndRefusesWhatHasNoRoom) {
   }
   const Result<OffloadFile> full = OffloadFile::open(folder.string(), std::int64_t{1} << 60);
   ASSERT_FALSE(full);
+  EXPECT_TRUE(full.error().machine);
   EXPECT_EQ(full.error().message,
             "plan.offload_to: nvme: " + folder.string() +
                 ": No space left on device (1152921504606846976 bytes for a rank; --offload-dir)");
   const Result<OffloadFile> nowhere = OffloadFile::open((folder / "no").string(), 1);
   ASSERT_FALSE(nowhere);
+  EXPECT_FALSE(nowhere.error().machine);
   EXPECT_NE(nowhere.error().message.find("No such file or directory"), std::string::npos);
   fs::remove_all(folder);
 }

@@ -7,10 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
+#include "schedules/base/decimal.h"
 #include "schedules/base/json_document.h"
 
 namespace rehearse {
@@ -199,6 +202,28 @@ TEST(JsonReader, SaysWhereAndWhat) {
             "t:1: a[1].b: the key stands twice in one object");
   EXPECT_EQ(error_of(std::string(201, '[')), "t:1: nested deeper than 200 levels");
   EXPECT_EQ(error_of("\xEF\xBB\xBF[1]"), "");
+}
+
+// As std::from_chars reads them, bit by bit; what is no number, or goes on behind one, is none.
+TEST(Decimal, IsTheNearestDouble) {
+  Random random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = below(random, 3) == 0 ? "-" : "";
+    for (std::size_t digits = below(random, 10); digits > 0; --digits) {
+      text += static_cast<char>('0' + below(random, 10));
+    }
+    if (below(random, 4) > 0) text += '.';
+    for (std::size_t digits = below(random, 10); digits > 0; --digits) {
+      text += static_cast<char>('0' + below(random, 10));
+    }
+    if (below(random, 20) == 0) text += below(random, 2) == 0 ? "e3" : "x";
+    double wanted = 0, read = 0;
+    const char* const end = text.data() + text.size();
+    const auto [last, error] = std::from_chars(text.data(), end, wanted);
+    ASSERT_EQ(read_decimal(text, read), error == std::errc() && last == end) << text;
+    if (error != std::errc() || last != end) continue;
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(read), std::bit_cast<std::uint64_t>(wanted)) << text;
+  }
 }
 
 }  // namespace

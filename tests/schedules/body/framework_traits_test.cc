@@ -311,6 +311,54 @@ TEST_F(FrameworkTraits, EightBitCollectivesCarryHalf) {
   EXPECT_EQ(sent(Direction::Forward), 4 * 2 * n * h);
 }
 
+// What is scaled by rows is gathered in 16 bit and cast behind it.
+TEST_F(FrameworkTraits, WhatIsScaledByRowsTravelsInSixteenBit) {
+  plan.precision.compute = ComputeType::Fp8;
+  plan.runtime.fp8_communication = Fp8Communication::Gather;
+  plan.runtime.fp8_casts = Fp8Casts::EachRow;
+  EXPECT_EQ(sent(Direction::Forward), 4 * 2 * n * h);
+}
+
+// Every array that a gather made, or a reduce-scatter is to take, is read and written once more, in
+// the type in which it travels: two of each in a forward, and none where pieces travel.
+TEST_F(FrameworkTraits, PartsOfASequenceAreCopiedAroundTheirCollectives) {
+  const auto copied = [&] {
+    plan.runtime.sequence_copies = false;
+    return more(&FrameworkTraits::moved, Direction::Forward, SegmentKind::Layer,
+                [](RuntimeTraits& traits) { traits.sequence_copies = true; });
+  };
+  EXPECT_EQ(copied(), 4 * (2 + 2) * n * h);
+  plan.precision.compute = ComputeType::Fp8;
+  plan.runtime.fp8_communication = Fp8Communication::Gather;
+  EXPECT_EQ(copied(), 2 * (1 + 1) * n * h + 2 * (2 + 2) * n * h);
+  plan.overlap_tensor_parallel = TensorOverlap::Chunked;
+  EXPECT_EQ(copied(), 0);
+  // Gathers of what is scaled by rows are fused with no product: they stay whole, in 16 bit.
+  plan.runtime.fp8_casts = Fp8Casts::EachRow;
+  EXPECT_EQ(copied(), 2 * (2 + 2) * n * h);
+  plan.runtime.fp8_casts = Fp8Casts::EachProduct;
+  plan.overlap_tensor_parallel = TensorOverlap::Default;
+  plan.sequence_parallel = false;
+  EXPECT_EQ(copied(), 0);
+}
+
+// torchao by rows: 33 B an input, 10 an output gradient and 22 a weight over the three products of
+// a linear layer, where one scale for each operand costs 2 * 5 of each. The four of this layer
+// have inputs of h, h / t, h and f / t and outputs of 3 h / t, h, 2 f / t and h a token.
+TEST_F(FrameworkTraits, TorchaoCastsByRowsAndByColumns) {
+  plan.precision.compute = ComputeType::Fp8;
+  const auto casts = [&](Fp8Casts how) {
+    plan.runtime.fp8_casts = how;
+    const auto cast = [](const Node& node) { return node.name == "cast operands to fp8"; };
+    return sum(body(Direction::Forward), cast) + sum(body(Direction::Backward), cast);
+  };
+  const std::int64_t inputs = n * (h + h / t + h + f / t);
+  const std::int64_t outputs = n * (3 * h / t + h + 2 * f / t + h);
+  const std::int64_t weights = (3 * h + h + 3 * f) * h / t;
+  EXPECT_EQ(casts(Fp8Casts::EachProduct), 10 * (inputs + outputs + weights));
+  EXPECT_EQ(casts(Fp8Casts::EachRow), 33 * inputs + 10 * outputs + 22 * weights);
+}
+
 // Casts that no kernel before has made (2 + 1 + 1 B): forward attention's output, n h / t; backward
 // the output gradients of four products, 3 h / t, h, 2 f / t and h of each token.
 TEST_F(FrameworkTraits, TransformerEngineCastsWhatNoKernelWritesInEightBit) {

@@ -38,9 +38,9 @@ TEST(Csv, AcceptsQuotesBlanksAndTheMarkOfSpreadsheets) {
   EXPECT_EQ(row_to_text(schedule, {0}), "0F0 0F1 (0F2;0B0)OVERLAP_F_B");
 }
 
-class RoundTrip : public ::testing::TestWithParam<std::string_view> {};
+class CsvRoundTrip : public ::testing::TestWithParam<std::string_view> {};
 
-TEST_P(RoundTrip, BothFormsReadBackAsTheSameSchedule) {
+TEST_P(CsvRoundTrip, BothFormsReadBackAsTheSameSchedule) {
   Schedule order = generate(GetParam(), {.positions = 4, .microbatches = 8}).value();
   const Schedule full = add_transfers(order, time_compute(order, {}).value().end);
   for (const Schedule* schedule : {&std::as_const(order), &full}) {
@@ -57,7 +57,7 @@ std::vector<std::string_view> names() {
   }
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(All, CsvRoundTrip, ::testing::ValuesIn(names()),
                          [](const auto& test) { return "schedule_" + std::string(test.param); });
 
 TEST(Csv, BrokenFilesAreOneLineWithRowAndCell) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace rehearse::testing {
+namespace rehearse::fixture {
 
 inline std::vector<std::string> json_files(const std::string& folder) {
   std::vector<std::string> paths;
@@ -18,4 +18,4 @@ inline std::vector<std::string> json_files(const std::string& folder) {
   return paths;
 }
 
-}  // namespace rehearse::testing
+}  // namespace rehearse::fixture

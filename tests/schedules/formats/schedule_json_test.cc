@@ -24,10 +24,10 @@ Schedule order(std::string_view name) {
   return generate(name, {.positions = 4, .microbatches = 8}).value();
 }
 
-class RoundTrip : public ::testing::TestWithParam<std::string_view> {};
+class JsonRoundTrip : public ::testing::TestWithParam<std::string_view> {};
 
 // The file carries the hash of what is read back: nothing was lost, nothing was added.
-TEST_P(RoundTrip, EveryLevelReadsBackAsTheSameSchedule) {
+TEST_P(JsonRoundTrip, EveryLevelReadsBackAsTheSameSchedule) {
   const Schedule l0 = order(GetParam());
   const std::vector<Nanoseconds> finish = time_compute(l0, {}).value().end;
   std::vector<Schedule> all{l0};
@@ -52,7 +52,7 @@ std::vector<std::string_view> names() {
   }
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(All, JsonRoundTrip, ::testing::ValuesIn(names()),
                          [](const auto& test) { return "schedule_" + std::string(test.param); });
 
 // A full L1, values and all: ZeRO-1 and ZeRO-3 of docs/ir.md, and an odd replica.

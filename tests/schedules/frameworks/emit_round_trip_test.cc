@@ -189,7 +189,7 @@ std::int64_t predicted_ns(const Scenario& scenario, const sim::Cluster& cluster)
   return made ? std::llround(made.value().step_s * 1e9) : -1;
 }
 
-class RoundTrip : public testing::TestWithParam<std::string> {
+class PlanRoundTrip : public testing::TestWithParam<std::string> {
  protected:
   // The plan of the emitted files; its flags are all known.
   Result<Imported> imported(const Framework& framework, const Drawn& drawn) const {
@@ -219,7 +219,7 @@ class RoundTrip : public testing::TestWithParam<std::string> {
   Folder folder_;
 };
 
-TEST_P(RoundTrip, AnEmittedPlanIsImportedAsItWas) {
+TEST_P(PlanRoundTrip, AnEmittedPlanIsImportedAsItWas) {
   const Result<Framework> framework = read_framework(GetParam());
   ASSERT_TRUE(framework) << framework.error().message;
   std::set<std::string> refused;
@@ -253,7 +253,7 @@ TEST_P(RoundTrip, AnEmittedPlanIsImportedAsItWas) {
   RecordProperty("drawn", std::to_string(seed - 1));
 }
 
-INSTANTIATE_TEST_SUITE_P(Frameworks, RoundTrip,
+INSTANTIATE_TEST_SUITE_P(Frameworks, PlanRoundTrip,
                          testing::Values("megatron", "torchtitan", "deepspeed", "nanotron"),
                          [](const auto& one) { return one.param; });
 

@@ -7,7 +7,7 @@
 
 #include "schedules/ir/schedule.h"
 
-namespace rehearse::testing {
+namespace rehearse::fixture {
 
 class RandomOrder {
  public:
@@ -134,4 +134,4 @@ class RandomOrder {
   bool split_ = false, pairs_ = false;
 };
 
-}  // namespace rehearse::testing
+}  // namespace rehearse::fixture

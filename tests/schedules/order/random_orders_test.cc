@@ -26,7 +26,7 @@ std::string program(const Schedule& schedule) {
 }
 
 // Random positive durations, so that finish times are not those of a known schedule.
-std::vector<Nanoseconds> random_finish(const Schedule& l0, testing::RandomOrder& random) {
+std::vector<Nanoseconds> random_finish(const Schedule& l0, fixture::RandomOrder& random) {
   std::vector<Nanoseconds> duration(l0.ops.size());
   for (Nanoseconds& d : duration) d = {random.between(1, 9)};
   return prove_no_deadlock(l0, StreamModel::One,
@@ -36,7 +36,7 @@ std::vector<Nanoseconds> random_finish(const Schedule& l0, testing::RandomOrder&
 
 // Lowered by any policy but the naive one, a legal order runs to its end in every stream model.
 TEST(RandomOrders, LoweredOnesNeverHang) {
-  testing::RandomOrder random(1);
+  fixture::RandomOrder random(1);
   for (std::int32_t k = 0; k < kOrders; ++k) {
     const Schedule l0 = random.next();
     const std::vector<Nanoseconds> finish = random_finish(l0, random);
@@ -59,7 +59,7 @@ TEST(RandomOrders, LoweredOnesNeverHang) {
                                       << program(lowered);
       // One of the models is played out, another one for each order.
       const StreamModel played = kStreamModels[static_cast<std::size_t>(k) % 6].model;
-      ASSERT_TRUE(testing::Rendezvous(lowered, played).run()) << program(lowered);
+      ASSERT_TRUE(fixture::Rendezvous(lowered, played).run()) << program(lowered);
     }
   }
 }
@@ -67,7 +67,7 @@ TEST(RandomOrders, LoweredOnesNeverHang) {
 // Recomputation anywhere between forward and backward asks nobody: nothing hangs by it, and the
 // order that is left without it is the one that was there.
 TEST(RandomOrders, WithRecomputationScatteredAreSoundAndNeverHang) {
-  testing::RandomOrder random(4);
+  fixture::RandomOrder random(4);
   for (std::int32_t k = 0; k < kOrders / 10; ++k) {
     const Schedule plain = random.next();
     const Schedule l0 = with_scattered_recompute(plain, static_cast<std::uint64_t>(k), 60);
@@ -91,7 +91,7 @@ TEST(RandomOrders, WithRecomputationScatteredAreSoundAndNeverHang) {
 // In the times that it is placed for, no order takes longer by it, and memory holds one R of a rank
 // at a time. 1F1B with R = F hides one on the way back through every position but the last.
 TEST(RandomOrders, WithRecomputationPlacedTakeNoLonger) {
-  testing::RandomOrder random(5);
+  fixture::RandomOrder random(5);
   std::int32_t placed = 0, shorter = 0;
   for (std::int32_t k = 0; k < kOrders / 10; ++k) {
     const Schedule plain = random.next();
@@ -138,13 +138,13 @@ TEST(PlacedRecomputation, TakesOneOfEachPositionButTheLastFromTheWayBack) {
 
 // The naive lowering is caught wherever it really hangs, and nowhere else.
 TEST(RandomOrders, NaiveOnesAreCaughtWhereTheyHangAndNowhereElse) {
-  testing::RandomOrder random(2);
+  fixture::RandomOrder random(2);
   std::array<std::int32_t, kStreamModels.size()> hang{};
   for (std::int32_t k = 0; k < kOrders; ++k) {
     const Schedule l0 = random.next();
     const Schedule lowered = add_transfers(l0, random_finish(l0, random), TransferPolicy::Naive);
     for (std::size_t m = 0; m < kStreamModels.size(); ++m) {
-      const bool ran = testing::Rendezvous(lowered, kStreamModels[m].model).run();
+      const bool ran = fixture::Rendezvous(lowered, kStreamModels[m].model).run();
       const DeadlockProof proof = prove_no_deadlock(lowered, kStreamModels[m].model);
       ASSERT_EQ(proof.complete, ran) << kStreamModels[m].name << "\n" << program(lowered);
       ASSERT_EQ(proof.cycle.empty(), ran);
@@ -158,7 +158,7 @@ TEST(RandomOrders, NaiveOnesAreCaughtWhereTheyHangAndNowhereElse) {
 
 // A cycle is a proof only if every step of it is true, and each leads to the next.
 TEST(RandomOrders, EveryStepOfACycleIsTrue) {
-  testing::RandomOrder random(3);
+  fixture::RandomOrder random(3);
   std::int32_t steps = 0;
   for (std::int32_t k = 0; k < 1000; ++k) {
     const Schedule l0 = random.next();

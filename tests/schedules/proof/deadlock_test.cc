@@ -25,7 +25,7 @@ Schedule read(const std::string& path) {
 // Only the verdict and the heads are given; durations do not matter to them.
 TEST(Deadlock, NegativeFixturesHangExactlyWhereTheySayAndNowhereElse) {
   std::int32_t verdicts = 0;
-  for (const std::string& path : testing::json_files(kFixtures + "/negative")) {
+  for (const std::string& path : fixture::json_files(kFixtures + "/negative")) {
     const Result<JsonValue> document = read_json(path);
     ASSERT_TRUE(document);
     const JsonValue* expect = document.value().given("expect");
@@ -35,7 +35,7 @@ TEST(Deadlock, NegativeFixturesHangExactlyWhereTheySayAndNowhereElse) {
       const std::optional<StreamModel> model = find_stream_model(member.key);
       ASSERT_TRUE(model) << member.key;
       const DeadlockProof proof = prove_no_deadlock(schedule, *model);
-      testing::Rendezvous really(schedule, *model);
+      fixture::Rendezvous really(schedule, *model);
       const bool ran = really.run();
       EXPECT_EQ(member.value.text, ran ? "ok" : "DEADLOCK " + really.heads())
           << path << " " << member.key;
@@ -71,7 +71,7 @@ TEST_P(EveryFixture, RunsToItsEndInEveryModelAsItStands) {
     const DeadlockProof proof = prove_no_deadlock(schedule, row.model);
     EXPECT_TRUE(proof.complete) << row.name << "\n" << cycle_in_one_line(schedule, proof);
     if (schedule.level != Level::Full) continue;
-    EXPECT_TRUE(testing::Rendezvous(schedule, row.model).run()) << row.name;
+    EXPECT_TRUE(fixture::Rendezvous(schedule, row.model).run()) << row.name;
   }
 }
 
@@ -103,7 +103,7 @@ TEST_P(EveryFixture, LongestPathIsTheFixturesMakespan) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryFixture, ::testing::ValuesIn(testing::json_files(kFixtures)),
+INSTANTIATE_TEST_SUITE_P(All, EveryFixture, ::testing::ValuesIn(fixture::json_files(kFixtures)),
                          [](const auto& test) {
                            std::string name = std::filesystem::path(test.param).stem().string();
                            for (char& c : name) c = std::isalnum(c) != 0 ? c : '_';

@@ -12,7 +12,7 @@
 #include "schedules/ir/text.h"
 #include "schedules/proof/deadlock.h"
 
-namespace rehearse::testing {
+namespace rehearse::fixture {
 
 class Rendezvous {
  public:
@@ -225,4 +225,4 @@ class Rendezvous {
   std::vector<Home> home_;
 };
 
-}  // namespace rehearse::testing
+}  // namespace rehearse::fixture

@@ -86,7 +86,7 @@ void drop_wait(Schedule& schedule, std::size_t wait) {
 // --- good ones ---------------------------------------------------------------
 
 TEST(Validate, EveryFixtureIsSoundInEveryModel) {
-  for (const std::string& path : testing::json_files("tests/data/schedules")) {
+  for (const std::string& path : fixture::json_files("tests/data/schedules")) {
     const Schedule schedule = read_schedule_json(path).value().schedule;
     for (const StreamModelInfo& model : kStreamModels) {
       EXPECT_EQ(violations(schedule, {.streams = model.model}), Lines{}) << path;

@@ -53,7 +53,7 @@ TEST(AddTransfers, AnEngineNeedsOnlyStreamOrderWaitsAndMatches) {
 // pytorch 2.8.0's own lowering of its own schedules: our producer_order is that pass, op by op.
 TEST(AddTransfers, ProducerOrderIsTorchsLowering) {
   std::int32_t compared = 0;
-  for (const std::string& path : testing::json_files("tests/data/schedules")) {
+  for (const std::string& path : fixture::json_files("tests/data/schedules")) {
     if (path.find("/torch-") == std::string::npos) continue;
     JsonValue document = read_json(path).value();
     const ScheduleFile theirs = schedule_from_json(document, path).value();
@@ -133,10 +133,10 @@ TEST(AddTransfers, GroupedPutsAnExchangeOfTwoRanksIntoOneGroup) {
                                               "1RECV_F2 1SEND_B1 ", "1RECV_F3 1SEND_B2 "}));
 }
 
-class EverySchedule : public ::testing::TestWithParam<std::string_view> {};
+class TransfersOfEverySchedule : public ::testing::TestWithParam<std::string_view> {};
 
 // Erasing the transfers gives the compute order back, whatever the policy.
-TEST_P(EverySchedule, KeepsItsComputeOrder) {
+TEST_P(TransfersOfEverySchedule, KeepsItsComputeOrder) {
   const Schedule l0 = generate(GetParam(), {.positions = 4, .microbatches = 8}).value();
   const std::vector<Nanoseconds> finish = unit_finish(l0);
   for (const TransferPolicyInfo& row : kTransferPolicies) {
@@ -149,7 +149,7 @@ TEST_P(EverySchedule, KeepsItsComputeOrder) {
 }
 
 // Keys are the proof of the header: along each row, and across each match, they never fall.
-TEST_P(EverySchedule, KeysAscendAlongEveryRow) {
+TEST_P(TransfersOfEverySchedule, KeysAscendAlongEveryRow) {
   const Schedule l0 = generate(GetParam(), {.positions = 4, .microbatches = 8}).value();
   for (const TransferPolicy policy : {TransferPolicy::TimeSorted, TransferPolicy::ConsumerOrder}) {
     const Schedule lowered = add_transfers(l0, unit_finish(l0), policy);
@@ -166,7 +166,7 @@ std::vector<std::string_view> names() {
   }
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, EverySchedule, ::testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(All, TransfersOfEverySchedule, ::testing::ValuesIn(names()),
                          [](const auto& test) { return "schedule_" + std::string(test.param); });
 
 }  // namespace

@@ -127,7 +127,7 @@ TEST(Accuracy, RowsOfModelsOfLayersThatDiffer) {
   ASSERT_TRUE(again.step_time.has_value());
   EXPECT_LE(again.step_time->mean_abs_error, 0.08);
   expect_step_time("layers/hybrid_model_cards", all, 1, 0.08);
-  expect_step_time("layers/deepseek_v4_megatron_bridge", all, 4, 0.08, 0.10);
+  expect_step_time("layers/deepseek_v4_megatron_bridge", all, 4, 0.06, 0.08);
 }
 
 // Allocated bytes of 32 tiny models: every mix of t, p, c, e and q, two GPUs, two kernels of

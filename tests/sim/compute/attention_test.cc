@@ -13,9 +13,9 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_node;
-using testing::gpt;
-using testing::kKernels;
+using fixture::a100_node;
+using fixture::gpt;
+using fixture::kKernels;
 
 ComputeCosts a100(AttentionKernel kernel, std::int64_t sequence) {
   return {.scalars = read_kernel_scalars(a100_node(), kKernels).value(),

@@ -10,8 +10,8 @@ namespace rehearse::sim {
 namespace {
 
 TEST(MemoryBound, AKernelTakesItsBytesOverTheShareOfItsClass) {
-  const Cluster cluster = testing::a100_node();
-  const ComputeCosts costs{.scalars = read_kernel_scalars(cluster, testing::kKernels).value(),
+  const Cluster cluster = fixture::a100_node();
+  const ComputeCosts costs{.scalars = read_kernel_scalars(cluster, fixture::kKernels).value(),
                            .memory_bytes_per_s = 2039e9};
   const auto ns = [&](NodeKind kind) {
     return memory_bound_cost(costs, memory_class(costs, kind), 1e9).ns;
@@ -24,7 +24,7 @@ TEST(MemoryBound, AKernelTakesItsBytesOverTheShareOfItsClass) {
 // Which kernels a runtime has for its norms is the runtime's; all else stays as it is.
 TEST(MemoryBound, APersistentNormHasItsOwnShare) {
   const ComputeCosts costs{
-      .scalars = read_kernel_scalars(testing::h100_node(), testing::kKernels).value(),
+      .scalars = read_kernel_scalars(fixture::h100_node(), fixture::kKernels).value(),
       .memory_bytes_per_s = 3350e9,
       .norm = MemoryClass::NormPersistent};
   const auto ns = [&](NodeKind kind) {
@@ -43,7 +43,7 @@ TEST(MemoryBound, NothingMovedCostsNothing) {
 // within 3 % of the measured time of 100 MB (55 us).
 TEST(MemoryBound, AMeasuredAddIsPredicted) {
   const ComputeCosts costs{
-      .scalars = read_kernel_scalars(testing::a100_node(), testing::kKernels).value(),
+      .scalars = read_kernel_scalars(fixture::a100_node(), fixture::kKernels).value(),
       .memory_bytes_per_s = 2039e9};
   EXPECT_NEAR(memory_bound_cost(costs, MemoryClass::Elementwise, 100663296).ns / 55e3, 1, 0.08);
 }

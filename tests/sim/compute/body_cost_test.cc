@@ -17,11 +17,11 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_collective;
-using testing::a100_node;
-using testing::gpt;
-using testing::kKernels;
-using testing::megatron_plan;
+using fixture::a100_collective;
+using fixture::a100_node;
+using fixture::gpt;
+using fixture::kKernels;
+using fixture::megatron_plan;
 
 ComputeModel model_of(const Transformer& model, const Plan& plan,
                       const CollectiveTimes& collectives = a100_collective) {

@@ -6,7 +6,7 @@
 
 #include "sim/compute/body_cost.h"
 
-namespace rehearse::sim::testing {
+namespace rehearse::sim::fixture {
 
 inline constexpr const char* kKernels = "scenarios/kernels";
 
@@ -76,4 +76,4 @@ inline CollectiveUse a100_collective(NodeKind kind, Axis, Bytes payload) {
   return {.time = Nanoseconds{std::llround(ns)}};
 }
 
-}  // namespace rehearse::sim::testing
+}  // namespace rehearse::sim::fixture

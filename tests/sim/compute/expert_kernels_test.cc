@@ -11,8 +11,8 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::h100_node;
-using testing::kKernels;
+using fixture::h100_node;
+using fixture::kKernels;
 
 ComputeCosts h100_bursts() {
   return burst_costs(h100_node(), read_kernel_scalars(h100_node(), kKernels).value());

@@ -13,9 +13,9 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_node;
-using testing::h100_node;
-using testing::kKernels;
+using fixture::a100_node;
+using fixture::h100_node;
+using fixture::kKernels;
 
 ComputeCosts costs_of(const Cluster& cluster, bool table) {
   ComputeCosts costs{.scalars = read_kernel_scalars(cluster, kKernels).value(),
@@ -172,6 +172,33 @@ TEST(Gemm, ATableOfItsOwnTypePricesEightBit) {
 }
 
 // Experts' products are one call each on four streams: 64 experts leave as many SMs idle as 4.
+// A piece of a product under sequence parallelism has rows of four ranks' shards, which lie apart.
+// Where tiles end with the shards it takes as long as rows that lie together: 256 are one tile of
+// 256 and two of 128. 192 fill neither: the time grows as tiles and waves say, whether the product
+// was measured or not.
+TEST(Gemm, APieceOfShardsIsABatchWhoseTilesEndWithTheShards) {
+  for (const bool table : {false, true}) {
+    const ComputeCosts costs = costs_of(a100_node(), table);
+    const auto in_shards = [](Node whole) {
+      whole.m /= 4;
+      whole.batch = 4;
+      whole.pieces = 2;
+      return whole;
+    };
+    const auto efficiency = [&](const Node& node) {
+      return tile_wave_efficiency(costs.scalars, costs.sms, node.m, node.n, node.k, node.batch);
+    };
+    for (const std::int64_t rows : {1024, 768}) {
+      const Node whole = product(rows, 8192, 8192), piece = in_shards(whole);
+      const double launch = costs.scalars.kernel_us * 1e3;
+      const double slower = efficiency(whole) / efficiency(piece);
+      EXPECT_EQ(slower > 1.01, rows == 768) << slower;
+      EXPECT_NEAR(gemm_cost(costs, piece).ns - launch,
+                  (gemm_cost(costs, whole).ns - launch) * slower, 1);
+    }
+  }
+}
+
 TEST(Gemm, OnlyFourExpertsShareAWave) {
   const ComputeCosts costs = costs_of(h100_node(), false);
   const auto time_of = [&](std::int64_t experts) {

@@ -15,8 +15,8 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_node;
-using testing::kKernels;
+using fixture::a100_node;
+using fixture::kKernels;
 
 TEST(KernelScalars, AnArchitectureOverridesTheDefaults) {
   const KernelScalars ampere = read_kernel_scalars(a100_node(), kKernels).value();
@@ -36,7 +36,7 @@ TEST(KernelScalars, AGpuTypeOverridesItsArchitecture) {
 
 // One card with a lower limit keeps what its own rows say; the 700 W types share theirs.
 TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
-  Cluster card = testing::h100_node(500);
+  Cluster card = fixture::h100_node(500);
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 0.84);
   card.gpu.name = "H100 96GB HBM2e, 500 W limit";
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 1.3);
@@ -44,7 +44,7 @@ TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
 
 // A B200 that is capped: (750 - 120 - 30) W over 0.571 of 2250 TFLOP/s at 0.64 of the clock, twice.
 TEST(KernelScalars, TheB200Of750WattsHasItsOwnEnergyPerFlop) {
-  Cluster card = testing::h100_node(750);
+  Cluster card = fixture::h100_node(750);
   card.gpu.architecture = "blackwell";
   card.gpu.name = "B200-SXM-180GB";
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 0.66);

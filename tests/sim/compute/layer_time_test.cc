@@ -12,11 +12,11 @@
 namespace rehearse::sim {
 namespace {
 
-using testing::a100_collective;
-using testing::a100_node;
-using testing::gpt;
-using testing::kKernels;
-using testing::megatron_plan;
+using fixture::a100_collective;
+using fixture::a100_node;
+using fixture::gpt;
+using fixture::kKernels;
+using fixture::megatron_plan;
 
 const Transformer& gpt_22b() {
   static const Transformer model = gpt(48, 6144, 64);

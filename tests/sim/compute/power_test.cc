@@ -11,7 +11,7 @@ namespace rehearse::sim {
 namespace {
 
 KernelScalars hopper() {
-  return read_kernel_scalars(testing::h100_node(), testing::kKernels).value();
+  return read_kernel_scalars(fixture::h100_node(), fixture::kKernels).value();
 }
 
 // One second of products at 600 TFLOP/s: 120 W + 0.84 pJ x 6e14 = 624 W at full clock.
@@ -41,13 +41,13 @@ TEST(Power, ALightLoadKeepsTheFullClock) {
 }
 
 TEST(Power, AnA100DoesNotThrottle) {
-  const KernelScalars ampere = read_kernel_scalars(testing::a100_node(), testing::kKernels).value();
+  const KernelScalars ampere = read_kernel_scalars(fixture::a100_node(), fixture::kKernels).value();
   EXPECT_EQ(sustained_clock(ampere, {.flops16 = 2.5e14, .tensor_ns = 1e9}, 400), 1);
 }
 
 // The 500 W card of torchtitan runs the same layer at a lower clock than the 700 W card.
 TEST(Power, ALowerLimitGivesALowerClock) {
-  const Transformer model = testing::gpt(48, 7168, 56);
+  const Transformer model = fixture::gpt(48, 7168, 56);
   Plan plan;
   plan.runtime = runtime_named("fsdp");
   plan.micro_batch = 4;
@@ -55,9 +55,9 @@ TEST(Power, ALowerLimitGivesALowerClock) {
   plan.sequence_length = 2048;
   plan.padded_vocabulary = 51200;
   const double at_700 =
-      ComputeModel::create(testing::h100_node(700), {model, plan}, {}, hopper()).value().clock();
+      ComputeModel::create(fixture::h100_node(700), {model, plan}, {}, hopper()).value().clock();
   const double at_500 =
-      ComputeModel::create(testing::h100_node(500), {model, plan}, {}, hopper()).value().clock();
+      ComputeModel::create(fixture::h100_node(500), {model, plan}, {}, hopper()).value().clock();
   EXPECT_GT(at_700, 0.97);
   EXPECT_LT(at_500, at_700);
   EXPECT_GT(at_500, 0.6);

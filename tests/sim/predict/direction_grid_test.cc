@@ -500,6 +500,12 @@ bool gathering_once(const RandomScenario& of) {
 bool by_muon(const RandomScenario& of) {
   return of.scenario.plan.optimizer == Optimizer::Muon;
 }
+bool by_one_gpu(const RandomScenario& base) {
+  return base.scenario.plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
+}
+bool warming_up_longer(const RandomScenario& base) {
+  return base.scenario.plan.extra_warmup > 0;
+}
 
 // Rules that do not hold yet, with what is wrong, and of which scenarios (null: of all). What goes
 // against them is counted, and no failure.
@@ -536,6 +542,12 @@ constexpr Awaited kAwaited[]{
      "nothing is then reduced beside the last backwards either, and a reduction of whole stages "
      "there holds up the stages before it: one of 60, by 3 %",
      gathering_once},
+    {"replicas with their samples",
+     "GPU 0 holds what it gathers from every replica: more of them, more there", by_one_gpu},
+    {"half the latency",
+     "which of two transfers goes first, in a pipeline that warms up longer than it must: one of "
+     "80, by 0.53 %",
+     warming_up_longer},
     {"gathers beside the forward", "not understood: one of 80, by 1.6 %, with one micro-batch"},
     {"compiled kernels",
      "one kernel for a norm, a rotation or an activation ends the stretch of products that hides a "

@@ -123,6 +123,34 @@ TEST(Teaching, TensorParallelBelongsInsideANode) {
   EXPECT_LT(1.2 * predicted("tensor-inside-nodes").step_s, predicted("tensor-across-nodes").step_s);
 }
 
+// Weights travel with every micro-batch, activations with every sample.
+TEST(Teaching, AGridDividesActivationsAndPaysWhereTheyOutweighWeights) {
+  const auto bytes = [](const Prediction& p, GroupKind group) {
+    std::int64_t sum = 0;
+    for (const CommunicationRow& row : p.communication) {
+      const OpKind kind = row.traffic.kind;
+      const bool panels = kind == OpKind::Broadcast || kind == OpKind::Reduce;
+      if (panels && row.traffic.group == group) sum += row.traffic.bytes;
+    }
+    return sum;
+  };
+  const Prediction grid = predicted("tensor-grid-64");
+  const Prediction small = predicted("tensor-grid-64", {"plan.micro_batch=8"});
+  EXPECT_EQ(bytes(small, GroupKind::TensorRow), bytes(grid, GroupKind::TensorRow));
+  EXPECT_EQ(bytes(small, GroupKind::TensorColumn), 4 * bytes(grid, GroupKind::TensorColumn));
+  EXPECT_GT(small.step_s, 2 * grid.step_s);
+  const std::vector<std::string> line{"plan.tensor_parallel_2d=null", "plan.tensor_parallel=64"};
+  const Prediction one = predicted("tensor-grid-64", line);
+  EXPECT_LT(grid.step_s, 1.2 * one.step_s);
+  EXPECT_GT(one.memory.peak_allocated, 8 * grid.memory.peak_allocated);
+  EXPECT_FALSE(one.memory.fits);
+  std::vector<std::string> along = line;
+  along.emplace_back("plan.sequence_parallel=true");
+  const Prediction sequence = predicted("tensor-grid-64", along);
+  EXPECT_LT(5 * sequence.memory.peak_allocated, 6 * grid.memory.peak_allocated);
+  EXPECT_LT(sequence.step_s, 1.1 * grid.step_s);
+}
+
 // On four nodes a ring waits for their links, and gathers and exchanges over all ranks are exposed;
 // heads exchanged inside a node leave a short ring across, which attention hides.
 TEST(Teaching, HeadsInsideANodeAndARingAcrossAreTheFastest) {

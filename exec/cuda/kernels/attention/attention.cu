@@ -51,8 +51,9 @@ __global__ void __launch_bounds__(kSinkThreads)
 }
 
 // A thread for 8 columns of a key.
+template <class T>
 struct AddShares {
-  BackwardCall<Bf16> call;
+  BackwardCall<T> call;
   __device__ void operator()(std::int64_t i) const {
     const AttentionPart& p = call.part;
     const AttentionShape& s = p.shape;
@@ -127,7 +128,7 @@ int deltas(Stream stream, Type type, const AttentionShape& s, const void* d_o, c
                     stream, s.tokens, s.heads, s.values(), static_cast<const T*>(d_o),
                     static_cast<const T*>(o), delta);
     };
-    // Heads of 64 and of 128 in bf16 leave no thread idle.
+    // Heads of 64 and of 128 in 16 bits leave no thread idle.
     if (s.values() <= 8 * V) return by(std::integral_constant<int, 8>{});
     if (s.values() <= 16 * V) return by(std::integral_constant<int, 16>{});
     return by(std::integral_constant<int, kWarp>{});
@@ -137,6 +138,7 @@ int deltas(Stream stream, Type type, const AttentionShape& s, const void* d_o, c
 // Calls f(T{}, tensor cores or not).
 template <class F>
 int with_kernel(Type type, bool fast, F f) {
+  if (fast && type == Type::Float16) return f(Fp16{}, std::true_type{});
   if (fast) return f(Bf16{}, std::true_type{});
   return with_type(type, [&](auto zero) { return f(zero, std::false_type{}); });
 }
@@ -172,12 +174,16 @@ std::int64_t attention_part_backward_scratch(Type type, const AttentionPart& par
   return splits == 1 ? 0 : 4 * splits * s.tokens * s.kv_columns();
 }
 
-int add_shares(Stream stream, const BackwardCall<Bf16>& call) {
+template <class T>
+int add_shares(Stream stream, const BackwardCall<T>& call) {
   const AttentionPart& p = call.part;
   const AttentionShape& s = p.shape;
   const std::int64_t keys = s.tokens / s.sequence * (p.key_end - p.key_begin);
-  return for_each<8>(stream, keys * s.kv_columns(), AddShares{call});
+  return for_each<8>(stream, keys * s.kv_columns(), AddShares<T>{call});
 }
+
+template int add_shares(Stream, const BackwardCall<Bf16>&);
+template int add_shares(Stream, const BackwardCall<Fp16>&);
 
 int attention(Stream stream, Type type, const AttentionShape& s, const void* qkv, void* o,
               float* lse, AttentionEngine engine) {

@@ -146,19 +146,29 @@ int exact_attention(Stream stream, const ForwardCall<T>& call);
 template <class T>
 int exact_attention_backward(Stream stream, const BackwardCall<T>& call);
 
-// The shares of dK and dV, added up in their order: written to dqkv, or added to dkv.
-int add_shares(Stream stream, const BackwardCall<Bf16>& call);
+// The shares of dK and dV, added up in their order: written to dqkv, or added to dkv. T is a type
+// of 16 bits here and below.
+template <class T>
+int add_shares(Stream stream, const BackwardCall<T>& call);
 
-// bf16 on tensor cores: heads of which on_tensor_cores() is true, all arrays aligned to 16 bytes.
-int fast_attention(Stream stream, const ForwardCall<Bf16>& call);
-int fast_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
+// On tensor cores: heads of which on_tensor_cores() is true, all arrays aligned to 16 bytes.
+template <class T>
+int fast_attention(Stream stream, const ForwardCall<T>& call);
+template <class T>
+int fast_attention_backward(Stream stream, const BackwardCall<T>& call);
 // The same by wgmma: on devices of compute capability 9.x alone.
-int wgmma_attention(Stream stream, const ForwardCall<Bf16>& call);
-int wgmma_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
+template <class T>
+int wgmma_attention(Stream stream, const ForwardCall<T>& call);
+template <class T>
+int wgmma_attention_backward(Stream stream, const BackwardCall<T>& call);
 // What they call for head_dim above 128.
-int fast_attention_192(Stream stream, const ForwardCall<Bf16>& call);
-int fast_attention_backward_192(Stream stream, const BackwardCall<Bf16>& call);
-int wgmma_attention_192(Stream stream, const ForwardCall<Bf16>& call);
-int wgmma_attention_backward_192(Stream stream, const BackwardCall<Bf16>& call);
+template <class T>
+int fast_attention_192(Stream stream, const ForwardCall<T>& call);
+template <class T>
+int fast_attention_backward_192(Stream stream, const BackwardCall<T>& call);
+template <class T>
+int wgmma_attention_192(Stream stream, const ForwardCall<T>& call);
+template <class T>
+int wgmma_attention_backward_192(Stream stream, const BackwardCall<T>& call);
 
 }  // namespace rehearse::exec::cuda

@@ -6,13 +6,17 @@
 
 namespace rehearse::exec::cuda {
 
-int fast_attention_backward(Stream stream, const BackwardCall<Bf16>& call) {
+template <class T>
+int fast_attention_backward(Stream stream, const BackwardCall<T>& call) {
   const AttentionShape& s = call.part.shape;
   if (s.head_dim > 128) return fast_attention_backward_192(stream, call);
   if (s.head_dim > 64 || s.values() > 64) {
-    return launch_backward<128, 128, MmaSync<1>, 32, 1, MmaSync<1>, 32, 1>(stream, call);
+    return launch_backward<128, 128, MmaSync<T, 1>, 32, 1, MmaSync<T, 1>, 32, 1>(stream, call);
   }
-  return launch_backward<64, 64, MmaSync<1>, 64, 1, MmaSync<2>, 32, 1>(stream, call);
+  return launch_backward<64, 64, MmaSync<T, 1>, 64, 1, MmaSync<T, 2>, 32, 1>(stream, call);
 }
+
+template int fast_attention_backward(Stream, const BackwardCall<Bf16>&);
+template int fast_attention_backward(Stream, const BackwardCall<Fp16>&);
 
 }  // namespace rehearse::exec::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flash attention, backward, bf16 on tensor cores. Two passes, so that every sum has a fixed order:
-// a block per tile of keys walks the queries for dK and dV (of all heads that share the keys; where
-// tiles are few, several blocks have a share of these each), then a block per tile of queries walks
-// the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
+// Flash attention, backward, 16 bits on tensor cores. Two passes, so that every sum has a fixed
+// order: a block per tile of keys walks the queries for dK and dV (of all heads that share the
+// keys; where tiles are few, several blocks have a share of these each), then a block per tile of
+// queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
 #pragma once
 
 #include "exec/cuda/kernels/attention/attention_tiles.cuh"
@@ -29,7 +29,8 @@ __device__ __forceinline__ int step_of(int steps, int split, int splits) {
 
 template <class Engine, bool kWhole, int kDim, int kValues, int kQueries, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
-    keys_kernel(BackwardCall<Bf16> call, float scale) {
+    keys_kernel(BackwardCall<typename Engine::Element> call, float scale) {
+  using T = typename Engine::Element;
   const AttentionShape& s = call.part.shape;
   const Extent<kWhole> rows(call.part);
   using Tiles = KeysTiles<Engine, kDim, kValues, kQueries>;
@@ -65,8 +66,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   // A step is a head of the group and a tile of its queries.
   const auto start_queries = [&](std::int64_t number, int q0, int stage) {
     const int valid = rows.query_end - q0;
-    const Head<Bf16> of =
-        head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number, kv_head);
+    const Head<T> of = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number, kv_head);
     start_tile<Engine::kThreads>(q_tile(stage), of.q + q0 * of.q_stride, of.q_stride, valid,
                                  head_dim);
     start_tile<Engine::kThreads>(g_tile(stage),
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   clear<kM, kDim>(dk);
   clear<kM, kValues>(dv);
 
-  const Head<Bf16> own =
+  const Head<T> own =
       head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, kv_head * group, kv_head);
   start_tile<Engine::kThreads>(k, own.k + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
                                head_dim);
@@ -139,13 +139,13 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
         const float2 lse = of_queries[4 * n];
         p[m][n][i] = power_of_two(p[m][n][i] * power - (i % 2 == 0 ? lse.x : lse.y) * kLog2E);
       });
-      Engine::template start_sum<kQueries>(packed<kM, kQueries>(p), g_tile(stage), dv);
+      Engine::template start_sum<kQueries>(packed<T, kM, kQueries>(p), g_tile(stage), dv);
       Engine::template wait<1>(ds);
       each_of<kM, kQueries>([&](int m, int n, int i) {
         const float2 delta = of_queries[kQueries / 2 + 4 * n];
         ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - (i % 2 == 0 ? delta.x : delta.y));
       });
-      Engine::template start_sum<kQueries>(packed<kM, kQueries>(ds), q_tile(stage), dk);
+      Engine::template start_sum<kQueries>(packed<T, kM, kQueries>(ds), q_tile(stage), dk);
       Engine::template wait<0>(dv, dk);
     }
   }
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const std::int64_t at = token + k0 + row, to_k = kv_head * s.head_dim;
   const std::int64_t to_v = s.kv_heads * s.head_dim + kv_head * s.values();
   if (kWhole && call.splits == 1) {
-    Bf16* to = call.dqkv + at * s.columns() + s.heads * s.head_dim;
+    T* to = call.dqkv + at * s.columns() + s.heads * s.head_dim;
     write_fragments<kM, kDim>(dk, scales, k, row, to + to_k, s.columns(), valid, head_dim);
     write_fragments<kM, kValues>(dv, ones, v, row, to + to_v, s.columns(), valid, values);
   } else {
@@ -186,7 +186,8 @@ struct QueriesTiles {
 
 template <class Engine, bool kWhole, int kDim, int kValues, int kKeys, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
-    queries_kernel(BackwardCall<Bf16> call, float scale) {
+    queries_kernel(BackwardCall<typename Engine::Element> call, float scale) {
+  using T = typename Engine::Element;
   const AttentionShape& s = call.part.shape;
   const Extent<kWhole> rows(call.part);
   using Tiles = QueriesTiles<Engine, kDim, kValues, kKeys>;
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     return head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y, shared_keys);
   };
   const auto start_keys = [&](int tile) {
-    const Head<Bf16> head = own_head();
+    const Head<T> head = own_head();
     const int k0 = rows.key_begin + tile * kKeys;
     start_tile<Engine::kThreads>(k_tile(tile % 2), head.k + k0 * head.k_stride, head.k_stride,
                                  rows.key_end - k0, head_dim);
@@ -239,7 +240,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   }
 
   const std::int64_t wide = s.heads * s.values();
-  const Head<Bf16> head = own_head();
+  const Head<T> head = own_head();
   start_tile<Engine::kThreads>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0,
                                head_dim);
   start_tile<Engine::kThreads>(d, call.d_o + (token + q0) * wide + blockIdx.y * s.values(), wide,
@@ -279,7 +280,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
       each_of<kM, kKeys>([&](int m, int n, int i) {
         ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - correction[m][i / 2]);
       });
-      Engine::template start_sum<kKeys>(packed<kM, kKeys>(ds), k_tile(tile % 2), dq);
+      Engine::template start_sum<kKeys>(packed<T, kM, kKeys>(ds), k_tile(tile % 2), dq);
       Engine::template wait<0>(dq);
     }
   }
@@ -304,7 +305,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
 // dQ. The blocks are those that are to fit a processor.
 template <int kDim, int kValues, class KeysEngine, int kQueries, int kKeysBlocks,
           class QueriesEngine, int kKeys, int kQueriesBlocks, bool kWhole>
-int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
+int launch_backward(Stream stream, const BackwardCall<typename KeysEngine::Element>& call) {
   const float scale = scale_of(call.part.shape);
   int status = launch(keys_kernel<KeysEngine, kWhole, kDim, kValues, kQueries, kKeysBlocks>,
                       key_grid(call, KeysEngine::kRows), KeysEngine::kThreads,
@@ -317,7 +318,7 @@ int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
 }
 template <int kDim, int kValues, class KeysEngine, int kQueries, int kKeysBlocks,
           class QueriesEngine, int kKeys, int kQueriesBlocks>
-int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
+int launch_backward(Stream stream, const BackwardCall<typename KeysEngine::Element>& call) {
   return call.dqkv != nullptr
              ? launch_backward<kDim, kValues, KeysEngine, kQueries, kKeysBlocks, QueriesEngine,
                                kKeys, kQueriesBlocks, true>(stream, call)

@@ -5,8 +5,12 @@
 
 namespace rehearse::exec::cuda {
 
-int fast_attention_backward_192(Stream stream, const BackwardCall<Bf16>& call) {
-  return launch_backward<192, 128, MmaSync<1>, 16, 1, MmaSync<1>, 32, 1>(stream, call);
+template <class T>
+int fast_attention_backward_192(Stream stream, const BackwardCall<T>& call) {
+  return launch_backward<192, 128, MmaSync<T, 1>, 16, 1, MmaSync<T, 1>, 32, 1>(stream, call);
 }
+
+template int fast_attention_backward_192(Stream, const BackwardCall<Bf16>&);
+template int fast_attention_backward_192(Stream, const BackwardCall<Fp16>&);
 
 }  // namespace rehearse::exec::cuda

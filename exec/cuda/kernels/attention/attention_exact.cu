@@ -330,7 +330,9 @@ int exact_attention_backward(Stream stream, const BackwardCall<T>& call) {
 
 template int exact_attention(Stream, const ForwardCall<float>&);
 template int exact_attention(Stream, const ForwardCall<Bf16>&);
+template int exact_attention(Stream, const ForwardCall<Fp16>&);
 template int exact_attention_backward(Stream, const BackwardCall<float>&);
 template int exact_attention_backward(Stream, const BackwardCall<Bf16>&);
+template int exact_attention_backward(Stream, const BackwardCall<Fp16>&);
 
 }  // namespace rehearse::exec::cuda

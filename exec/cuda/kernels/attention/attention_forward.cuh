@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flash attention, forward, bf16 on tensor cores (Dao 2023, arXiv 2307.08691, algorithm 1): a block
-// holds a tile of queries and walks the keys up to the diagonal; scores never leave registers. The
-// next tile of K and V is copied while this one is used.
+// Flash attention, forward, 16 bits on tensor cores (Dao 2023, arXiv 2307.08691, algorithm 1): a
+// block holds a tile of queries and walks the keys up to the diagonal; scores never leave
+// registers. The next tile of K and V is copied while this one is used.
 #pragma once
 
 #include "exec/cuda/kernels/attention/attention_tiles.cuh"
@@ -22,7 +22,8 @@ struct ForwardTiles {
 
 template <class Engine, bool kWhole, int kDim, int kValues, int kKeys, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
-    forward_kernel(ForwardCall<Bf16> call, float scale) {
+    forward_kernel(ForwardCall<typename Engine::Element> call, float scale) {
+  using T = typename Engine::Element;
   using Tiles = ForwardTiles<Engine, kDim, kValues, kKeys>;
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
   const AttentionShape& s = call.part.shape;
@@ -40,8 +41,8 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   // The longest rows first: the short ones fill the end.
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
-  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y,
-                                          blockIdx.y / (s.heads / s.kv_heads));
+  const Head<T> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y,
+                                       blockIdx.y / (s.heads / s.kv_heads));
   const auto first_key = [&](int tile) { return rows.key_begin + tile * kKeys; };
   const auto start_k = [&](int tile) {
     const int k0 = first_key(tile);
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
       Engine::template start_scores<kKeys>(q, k_tile(0), p);
       Engine::template wait<0>(p);
       soften(0, p, shrink);
-      weights = packed<kM, kKeys>(p);
+      weights = packed<T, kM, kKeys>(p);
     }
     for (int tile = 0; tile < tiles; ++tile) {
       wait_groups<0>();
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
         Engine::meanwhile(s.heads > 0, [&] { soften(tile + 1, p, shrink); });
         Engine::template wait<0>(out);
         rescale(shrink);
-        weights = packed<kM, kKeys>(p);
+        weights = packed<T, kM, kKeys>(p);
       } else if (reached(tile)) {
         Engine::template start_sum<kKeys>(weights, v_tile(tile % 2), out);
         Engine::template wait<0>(out);
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
         Engine::template wait<0>(p);
         soften(tile, p, shrink);
         rescale(shrink);
-        Engine::template start_sum<kKeys>(packed<kM, kKeys>(p), v_tile(tile % 2), out);
+        Engine::template start_sum<kKeys>(packed<T, kM, kKeys>(p), v_tile(tile % 2), out);
         Engine::template wait<0>(out);
       }
     }
@@ -219,14 +220,14 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
 
 // kBlocks: that are to fit a processor.
 template <class Engine, int kDim, int kValues, int kKeys, int kBlocks, bool kWhole>
-int launch_forward(Stream stream, const ForwardCall<Bf16>& call) {
+int launch_forward(Stream stream, const ForwardCall<typename Engine::Element>& call) {
   return launch(forward_kernel<Engine, kWhole, kDim, kValues, kKeys, kBlocks>,
                 query_grid(call, Engine::kRows), Engine::kThreads,
                 ForwardTiles<Engine, kDim, kValues, kKeys>::kShared, stream, call,
                 scale_of(call.part.shape));
 }
 template <class Engine, int kDim, int kValues, int kKeys, int kBlocks>
-int launch_forward(Stream stream, const ForwardCall<Bf16>& call) {
+int launch_forward(Stream stream, const ForwardCall<typename Engine::Element>& call) {
   return call.sum == nullptr
              ? launch_forward<Engine, kDim, kValues, kKeys, kBlocks, true>(stream, call)
              : launch_forward<Engine, kDim, kValues, kKeys, kBlocks, false>(stream, call);

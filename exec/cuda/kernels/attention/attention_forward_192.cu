@@ -6,8 +6,12 @@
 
 namespace rehearse::exec::cuda {
 
-int fast_attention_192(Stream stream, const ForwardCall<Bf16>& call) {
-  return launch_forward<MmaSync<2>, 192, 128, 32, 1>(stream, call);
+template <class T>
+int fast_attention_192(Stream stream, const ForwardCall<T>& call) {
+  return launch_forward<MmaSync<T, 2>, 192, 128, 32, 1>(stream, call);
 }
+
+template int fast_attention_192(Stream, const ForwardCall<Bf16>&);
+template int fast_attention_192(Stream, const ForwardCall<Fp16>&);
 
 }  // namespace rehearse::exec::cuda

@@ -7,9 +7,10 @@
 
 namespace rehearse::exec::cuda {
 
-// A block of 4 warps, which hold 16 kRowTiles rows each.
-template <int kRowTiles>
+// A block of 4 warps, which hold 16 kRowTiles rows each. T: bf16 or fp16.
+template <class T, int kRowTiles>
 struct MmaSync {
+  using Element = T;
   static constexpr int kM = kRowTiles;
   static constexpr int kThreads = 4 * kWarp;
   static constexpr int kRows = 4 * 16 * kM;
@@ -43,8 +44,8 @@ struct MmaSync {
         load_matrices(right, (b_at ^ turn) + k / 4 * b.kColumnBytes + 16 * n * b.kRowBytes);
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
-          mma(c[m][2 * n], left[m], right[0], right[1]);
-          mma(c[m][2 * n + 1], left[m], right[2], right[3]);
+          mma<T>(c[m][2 * n], left[m], right[0], right[1]);
+          mma<T>(c[m][2 * n + 1], left[m], right[2], right[3]);
         }
       }
     }
@@ -65,8 +66,8 @@ struct MmaSync {
                         (b_at ^ 32 * (n % 4)) + n / 4 * b.kColumnBytes + 16 * k * b.kRowBytes);
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
-          mma(c[m][2 * n], p.at[m][k], right[0], right[1]);
-          mma(c[m][2 * n + 1], p.at[m][k], right[2], right[3]);
+          mma<T>(c[m][2 * n], p.at[m][k], right[0], right[1]);
+          mma<T>(c[m][2 * n + 1], p.at[m][k], right[2], right[3]);
         }
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of bf16 in shared memory, and what flash attention does with fragments beside its products,
-// forward and backward. The products are an engine's: attention_mma.cuh, attention_wgmma.cuh.
+// Tiles of 16-bit numbers in shared memory, and what flash attention does with fragments beside its
+// products, forward and backward. The products are an engine's: attention_mma.cuh,
+// attention_wgmma.cuh.
 #pragma once
 
 #include "exec/cuda/kernels/attention/attention.cuh"
@@ -26,9 +27,9 @@ struct Tile {
 };
 
 // Starts copies of all rows; what lies beyond `valid` rows or `width` columns becomes zero.
-template <int kThreads, int kRows, int kDim>
-__device__ __forceinline__ void start_tile(Tile<kRows, kDim> to, const Bf16* from,
-                                           std::int64_t stride, int valid, int width) {
+template <int kThreads, int kRows, int kDim, class T>
+__device__ __forceinline__ void start_tile(Tile<kRows, kDim> to, const T* from, std::int64_t stride,
+                                           int valid, int width) {
   // 128 columns at a time where these divide the row, else 64. A thread keeps its chunk, and its
   // rows are equal modulo 8: one address, constant steps.
   constexpr int kColumns = kDim % 128 == 0 ? 2 : 1, kChunks = 8 * kColumns;
@@ -71,22 +72,22 @@ __device__ __forceinline__ void clear(Fragments<kM, kN>& c) {
   each_of<kM, kN>([&](int m, int n, int i) { c[m][n][i] = 0; });
 }
 
-// The same as A fragments, rounded to bf16: [m][k] of the columns 16 k to 16 k + 15.
+// The same as A fragments, rounded to T: [m][k] of the columns 16 k to 16 k + 15.
 template <int kM, int kN>
 struct Weights {
   std::uint32_t at[kM][kN / 16][4];
 };
-template <int kM, int kN>
+template <class T, int kM, int kN>
 __device__ __forceinline__ Weights<kM, kN> packed(const Fragments<kM, kN>& p) {
   Weights<kM, kN> w;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
     for (int k = 0; k < kN / 16; ++k) {
-      w.at[m][k][0] = pack(p[m][2 * k][0], p[m][2 * k][1]);
-      w.at[m][k][1] = pack(p[m][2 * k][2], p[m][2 * k][3]);
-      w.at[m][k][2] = pack(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
-      w.at[m][k][3] = pack(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+      w.at[m][k][0] = pack<T>(p[m][2 * k][0], p[m][2 * k][1]);
+      w.at[m][k][1] = pack<T>(p[m][2 * k][2], p[m][2 * k][3]);
+      w.at[m][k][2] = pack<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+      w.at[m][k][3] = pack<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
     }
   }
   return w;
@@ -94,10 +95,10 @@ __device__ __forceinline__ Weights<kM, kN> packed(const Fragments<kM, kN>& p) {
 
 // Writes a warp's 16 kM rows of c, row r times factor[r of the thread], 16 bytes at a time by way
 // of the rows [row, row + 16 kM) of `room`, which only this warp uses.
-template <int kM, int kDim, int kRows>
+template <int kM, int kDim, int kRows, class T>
 __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
                                                 const float (&factor)[kM][2],
-                                                Tile<kRows, kDim> room, int row, Bf16* to,
+                                                Tile<kRows, kDim> room, int row, T* to,
                                                 std::int64_t stride, int valid, int width) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
   __syncwarp();
@@ -109,7 +110,7 @@ __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
       for (int half = 0; half < 2; ++half) {
         store_word(
             room.chunk(row + 16 * m + 8 * half + g, n) + 4 * t,
-            pack(c[m][n][2 * half] * factor[m][half], c[m][n][2 * half + 1] * factor[m][half]));
+            pack<T>(c[m][n][2 * half] * factor[m][half], c[m][n][2 * half + 1] * factor[m][half]));
       }
     }
   }

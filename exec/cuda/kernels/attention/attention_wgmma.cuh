@@ -9,8 +9,9 @@
 namespace rehearse::exec::cuda {
 
 // The interface is that of MmaSync (attention_mma.cuh).
-template <int kWarpgroups>
+template <class T, int kWarpgroups>
 struct Wgmma {
+  using Element = T;
   static constexpr int kM = 1;
   static constexpr int kThreads = kWarpgroups * kWarpgroup;
   static constexpr int kRows = kWarpgroups * 64;
@@ -31,8 +32,8 @@ struct Wgmma {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
-      wgmma_rows(c[0], further(left, k / 4 * a.kColumnBytes + k % 4 * 32),
-                 further(right, k / 4 * b.kColumnBytes + k % 4 * 32), k > 0);
+      wgmma_rows<T>(c[0], further(left, k / 4 * a.kColumnBytes + k % 4 * 32),
+                    further(right, k / 4 * b.kColumnBytes + k % 4 * 32), k > 0);
     }
     wgmma_commit();
   }
@@ -46,7 +47,7 @@ struct Wgmma {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kN / 16; ++k)
-      wgmma_sum(c[0], p.at[0][k], further(right, k * 16 * b.kRowBytes));
+      wgmma_sum<T>(c[0], p.at[0][k], further(right, k * 16 * b.kRowBytes));
     wgmma_commit();
   }
 

@@ -8,12 +8,19 @@
 
 namespace rehearse::exec::cuda {
 
-int wgmma_attention_192(Stream stream, const ForwardCall<Bf16>& call) {
-  return launch_forward<Wgmma<2>, 192, 128, 128, 1>(stream, call);
+template <class T>
+int wgmma_attention_192(Stream stream, const ForwardCall<T>& call) {
+  return launch_forward<Wgmma<T, 2>, 192, 128, 128, 1>(stream, call);
 }
 
-int wgmma_attention_backward_192(Stream stream, const BackwardCall<Bf16>& call) {
-  return launch_backward<192, 128, Wgmma<1>, 32, 2, Wgmma<2>, 64, 1>(stream, call);
+template <class T>
+int wgmma_attention_backward_192(Stream stream, const BackwardCall<T>& call) {
+  return launch_backward<192, 128, Wgmma<T, 1>, 32, 2, Wgmma<T, 2>, 64, 1>(stream, call);
 }
+
+template int wgmma_attention_192(Stream, const ForwardCall<Bf16>&);
+template int wgmma_attention_192(Stream, const ForwardCall<Fp16>&);
+template int wgmma_attention_backward_192(Stream, const BackwardCall<Bf16>&);
+template int wgmma_attention_backward_192(Stream, const BackwardCall<Fp16>&);
 
 }  // namespace rehearse::exec::cuda

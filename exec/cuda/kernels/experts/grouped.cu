@@ -12,7 +12,7 @@ namespace {
 template <class Product>
 int multiply(Stream stream, std::int64_t n, std::int64_t k, std::initializer_list<const void*> all,
              const Product& product) {
-  if constexpr (std::is_same_v<typename Product::T, Bf16>) {
+  if constexpr (kSixteenBits<typename Product::T>) {
     if (vectorises<Bf16>(n, all) && vectorises<Bf16>(k, all)) return launch_mma(stream, product);
   }
   return launch_exact(stream, product);

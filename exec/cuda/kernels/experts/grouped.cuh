@@ -18,14 +18,14 @@ struct Write {
     if (bias != nullptr) value += widen(bias[column]);
     to[row * stride + column] = narrow<T>(value);
   }
-  // Two neighbouring columns: what is added to them, and the sum. REQUIRES: T is bf16, column and
-  // stride are even
+  // Two neighbouring columns: what is added to them, and the sum. REQUIRES: T has 16 bits, column
+  // and stride are even
   __device__ __forceinline__ float2 before(int, int column) const {
     return bias == nullptr ? make_float2(0, 0)
                            : make_float2(widen(bias[column]), widen(bias[column + 1]));
   }
   __device__ __forceinline__ void two(int row, int column, float2 sum) const {
-    *reinterpret_cast<std::uint32_t*>(to + row * stride + column) = pack(sum.x, sum.y);
+    *reinterpret_cast<std::uint32_t*>(to + row * stride + column) = pack<T>(sum.x, sum.y);
   }
 };
 // Likewise, added to fp32.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grouped products of bf16 on tensor cores, by mma.sync (sm_80 and later): tiles of 128 x 128, each
-// of 8 warps has 64 x 32 of it, a depth of 64 is read while the one before is multiplied.
+// Grouped products of 16 bits on tensor cores, by mma.sync (sm_80 and later): tiles of 128 x 128,
+// each of 8 warps has 64 x 32 of it, a depth of 64 is read while the one before is multiplied.
 #pragma once
 
 #include "exec/cuda/kernels/attention/attention_tiles.cuh"
@@ -16,8 +16,8 @@ constexpr int kWarpRows = 64, kWarpColumns = 32;  // of a warp's part of the til
 template <bool kAcross>
 using OperandTile = Tile<kAcross ? kMmaDepth : kMmaTile, kAcross ? kMmaTile : kMmaDepth>;
 
-template <bool kAcross>
-__device__ __forceinline__ void start_operand(OperandTile<kAcross> to, const Bf16* from,
+template <bool kAcross, class T>
+__device__ __forceinline__ void start_operand(OperandTile<kAcross> to, const T* from,
                                               std::int64_t stride, int rows, std::int64_t depth,
                                               std::int64_t whole) {
   const int left = at_most_of(whole - depth, kMmaDepth);
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2) grouped_mma_kernel(Product pro
         read_operand<Product::kAcrossB, true>(right, b_at(step), column + 16 * n, i);
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
-          mma(c[m][2 * n], left[m], right[0], right[1]);
-          mma(c[m][2 * n + 1], left[m], right[2], right[3]);
+          mma<typename Product::T>(c[m][2 * n], left[m], right[0], right[1]);
+          mma<typename Product::T>(c[m][2 * n + 1], left[m], right[2], right[3]);
         }
       }
     }
