@@ -110,8 +110,7 @@ Bubble bubble_at(const Trace& trace, const Causality& causes, std::int32_t idle)
   if (bubble.op) {
     bubble.wait = waited_for(trace, causes, bubble.op);
   } else {
-    bubble.wait.source = {static_cast<std::int32_t>(
-        std::ranges::max_element(trace.end_ns.view()) - trace.end_ns.begin())};
+    bubble.wait.source = causes.last();
   }
   return bubble;
 }

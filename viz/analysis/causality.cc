@@ -12,6 +12,10 @@ Causality::Causality(const Trace& trace) : trace_(&trace) {
     return trace.partner[op] >= 0 &&
            (op_class == OpClass::Transfer || op_class == OpClass::Collective);
   };
+  if (n > 0) {
+    last_ = static_cast<std::int32_t>(std::ranges::max_element(trace.end_ns.view()) -
+                                      trace.end_ns.begin());
+  }
   // Nodes are numbered by their first op. Matches may be any number: sort, do not index by them.
   std::vector<std::pair<std::int32_t, std::int32_t>> by_match;
   for (std::size_t op = 0; op < n; ++op) {

@@ -23,6 +23,7 @@ class Causality {
   }
   std::int64_t start(std::int32_t node) const;  // first member's
   std::int64_t end(std::int32_t node) const;    // last member's
+  OpId last() const { return {last_}; }         // the first of the ops that end last; none: no op
 
   // Calls visit(op) for every op that some member of the node comes after.
   template <class Visit>
@@ -43,6 +44,7 @@ class Causality {
  private:
   const Trace* trace_;
   std::vector<std::int32_t> node_of_, node_begin_, members_, on_lane_before_;
+  std::int32_t last_ = -1;
 };
 
 }  // namespace rehearse::viz

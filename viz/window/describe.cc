@@ -45,8 +45,9 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
       {op_name(trace, ref.op), std::string(style_of(kind_of(c.kind), Theme::Light).name)});
   facts.push_back({"on", row_name(trace, row) + ", " + lane_name(trace, trace.lane_of(ref.op))});
   facts.push_back({"takes", time_text(duration)});
-  facts.push_back({"from, to", time_text(trace.start_ns[i] - begin) + ", " +
-                                   time_text(trace.end_ns[i] - begin)});
+  const std::int64_t digits = nice_step(static_cast<double>(duration) / 20);  // they differ in these
+  facts.push_back({"from, to", tick_text(trace.start_ns[i] - begin, digits) + ", " +
+                                   tick_text(trace.end_ns[i] - begin, digits)});
   if (!trace.communicating_ns.empty() && trace.communicating_ns[i] > 0) {
     facts.push_back(
         {"of it waits", time_text(trace.communicating_ns[i]) + " for its own collectives"});

@@ -111,6 +111,9 @@ TEST(PageCore, SaysWhatTheWindowShows) {
   both_do({.type = Event::Type::Press, .x = 700, .y = 140});
   both_do({.type = Event::Type::Release, .x = 700, .y = 140});
   both_do({.type = Event::Type::Key, .key = static_cast<Key>(page_key("T", 1))});
+  both_do({.type = Event::Type::Key, .key = static_cast<Key>(page_key("Y", 1))});
+  both_do({.type = Event::Type::Move, .x = 700, .y = 150});
+  both_do({.type = Event::Type::Key, .key = static_cast<Key>(page_key("Y", 1))});
   both_do({.type = Event::Type::Key, .key = static_cast<Key>(page_key("Home", 4))});
   both_do({.type = Event::Type::Resize, .x = 390, .y = 844});
   both_do({.type = Event::Type::Key, .key = static_cast<Key>(page_key("Space", 5))});

@@ -53,6 +53,29 @@ TEST(Pack, WhatIsCutShortIsSaid) {
   }
 }
 
+// A waterfall comes back as it was; lines that are cut short or none are nothing.
+TEST(Pack, AWaterfallComesBack) {
+  const Waterfall fall{.title = "B takes 3 ms longer than A: communication",
+                       .from = "A: one",
+                       .to = "B: two, with a\nline",
+                       .begin = 1'234'567'890'123,
+                       .steps = {{"communication", 4'000'000}, {"compute", -1'000'000}}};
+  const std::string lines = pack_waterfall(fall);
+  const std::optional<Waterfall> back = unpack_waterfall(lines);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->title, fall.title);
+  EXPECT_EQ(back->from, fall.from);
+  EXPECT_EQ(back->to, "B: two, with a line");
+  EXPECT_EQ(back->begin, fall.begin);
+  ASSERT_EQ(back->steps.size(), 2u);
+  EXPECT_EQ(back->steps[1].label, "compute");
+  EXPECT_EQ(back->steps[1].difference, -1'000'000);
+  for (const std::string& broken :
+       {std::string(), std::string("a title\n"), lines.substr(0, lines.find("123456")),
+        std::string("t\nf\nt\nmany\n"), lines + "no number\n", lines + "5\n"})
+    EXPECT_FALSE(unpack_waterfall(broken)) << broken;
+}
+
 TEST(Pack, BrokenBytesEndInAnAnswer) {
   std::mt19937 random(1);
   const std::string packed = pack_trace(bytes(trace_of("simulate tiny-pp-4")));

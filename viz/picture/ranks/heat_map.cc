@@ -173,8 +173,8 @@ void name_bands(const HeatSource& source, const HeatTable& table, const View& vi
     text(right, y, percent_text(time / (ranks * table.span())), colors.text, Anchor::End);
   }
   if (holds_several(table)) {
-    text(place.x + view.width_px + kHeatWorstGap + kHeatWorst / 2, place.y - 6, "worst",
-         colors.faint_text, Anchor::Middle);
+    text(place.x + view.width_px + kHeatWorstGap + kHeatWorst, place.y - 6, "worst",
+         colors.faint_text, Anchor::End);  // "mean" stands behind it
   }
 }
 
