@@ -22,7 +22,6 @@ constexpr std::array kNotDrawn{
     NotDrawn{"offload_to", "few clusters say how fast drives are: offload_test, matrix_test"},
     NotDrawn{"head_exchange_group", "at most four ranks share a sequence here: two is its default"},
     NotDrawn{"indexer_loss", "no drawn model has an indexer: layer_kinds_test"},
-    NotDrawn{"head_exchange_group", "of the four ranks at most that are drawn it is always two"},
     NotDrawn{"recompute_stream_layers", "no drawn model has several streams: layer_kinds_test"},
 };
 

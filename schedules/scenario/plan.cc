@@ -102,6 +102,8 @@ std::vector<std::int32_t> micro_batch_candidates(const Plan& plan) {
     if (other != i && other <= kLargest) large.push_back(static_cast<std::int32_t>(other));
   }
   small.insert(small.end(), large.rbegin(), large.rend());
+  const std::int32_t rows = std::max(1, plan.tensor_parallel_2d.rows);
+  std::erase_if(small, [&](std::int32_t size) { return size % rows != 0; });
   return small;
 }
 

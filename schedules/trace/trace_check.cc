@@ -255,7 +255,7 @@ Fault check_operands(const Trace& trace) {
   for (std::size_t i = 0; i < trace.values.size(); ++i) {
     const TraceValue& value = trace.values[i];
     if (static_cast<std::size_t>(value.kind) >= kNumValueKinds ||
-        static_cast<std::size_t>(value.home) > 1) {
+        static_cast<std::size_t>(value.home) >= kNumHomes) {
       return at("value", i, "no such kind");
     }
     if (value.row.value < 0 || value.row.value >= trace.num_rows()) {

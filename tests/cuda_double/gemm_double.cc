@@ -157,8 +157,8 @@ int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, st
   });
   return 0;
 }
-std::int64_t Gemm::bias_scratch(std::int64_t, std::int64_t n) {
-  return 4 * n;
+std::int64_t Gemm::bias_scratch(std::int64_t m, std::int64_t n) {
+  return column_sums_scratch(m, n);
 }
 int Gemm::linear_weight_bias(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
                              const void* dy, const void* x, float* dw, float* sums,

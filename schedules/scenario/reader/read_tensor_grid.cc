@@ -136,14 +136,15 @@ void check_tensor_grid(const GivenKeys& keys, Plan& plan) {
   if (const std::string what = unfit(plan); !what.empty()) {
     return keys.fail(kGrid, "does not go together with " + what, true);
   }
-  if (plan.micro_batch_auto) {
-    return keys.fail(
-        kGrid, "needs micro_batch, a multiple of its rows " + number(plan.tensor_parallel_2d.rows));
+  const std::int32_t rows = plan.tensor_parallel_2d.rows;
+  const std::int64_t samples =
+      plan.micro_batch_auto ? plan.global_batch / plan.data_parallel : plan.micro_batch;
+  if (samples % rows != 0) {
+    return keys.fail(kGrid, "rows " + number(rows) + " do not divide the samples of a " +
+                                (plan.micro_batch_auto ? "replica " : "micro-batch ") +
+                                number(samples));
   }
-  if (plan.micro_batch % plan.tensor_parallel_2d.rows != 0) {
-    keys.fail(kGrid, "rows " + number(plan.tensor_parallel_2d.rows) +
-                         " do not divide the samples of a micro-batch " + number(plan.micro_batch));
-  }
+  if (plan.micro_batch_auto) plan.micro_batch = rows;  // until one is chosen, the smallest
 }
 
 }  // namespace rehearse

@@ -470,7 +470,7 @@ class MeshEstimator {
   Result<double> update_time(Kind& kind, const Plan& plan) {
     if (update_) return *update_;
     Plan one = plan;
-    one.micro_batch = 1;
+    one.micro_batch = std::max(1, plan.tensor_parallel_2d.rows);
     const Result<ComputeModel> compute = ComputeModel::create(
         *setup_.cluster, {model_, one}, kind.collectives, setup_.tables.scalars);
     if (!compute) return compute.error();

@@ -174,9 +174,16 @@ std::vector<MeshSize> meshes(const Space& space) {
   const std::int64_t gpus = gpus_of(space);
   const std::vector<JsonValue> data = values_of(space, &Plan::data_parallel, {});
   std::vector<MeshSize> found;
-  for (const JsonValue& t : values_of(space, &Plan::tensor_parallel, divisors(gpus))) {
+  std::vector<JsonValue> widths = divisors(gpus);
+  const JsonValue* grid = given_in(space.plan, &Plan::tensor_parallel_2d);
+  if (grid != nullptr && grid->items.size() == 2) {
+    widths = {integer_value(grid->items[0].integer * grid->items[1].integer)};
+  }
+  for (const JsonValue& t : values_of(space, &Plan::tensor_parallel, std::move(widths))) {
     const Transformer& model = space.base.model;
-    if (gpus % t.integer != 0 || (model.has_attention && model.heads % t.integer != 0)) continue;
+    if (gpus % t.integer != 0) continue;
+    const bool cuts_heads = model.has_attention && grid == nullptr;  // columns of a grid do
+    if (cuts_heads && model.heads % t.integer != 0) continue;
     for (const JsonValue& p :
          values_of(space, &Plan::pipeline_parallel, divisors(gpus / t.integer))) {
       const std::int64_t inner = t.integer * p.integer;

@@ -565,7 +565,7 @@ TEST(PlanGrid, SaysInOneLineWhatDoesNotGoTogether) {
       {R"("runtime": "rehearse", "tensor_parallel_2d": [2])", "must be [rows, columns]"},
       {R"("runtime": "rehearse", "tensor_parallel_2d": [2, 2, 2])", "must be [rows, columns]"},
       {grid + R"(, "tensor_parallel": 2)", "rows x columns = 2 x 2 = 4, but tensor_parallel is 2"},
-      {grid, "needs micro_batch, a multiple of its rows 2"},
+      {grid, "rows 2 do not divide the samples of a replica 1"},
       {grid + R"(, "micro_batch": 1)", "rows 2 do not divide the samples of a micro-batch 1"},
       {R"("runtime": "rehearse", "tensor_parallel_2d": [2, 16], "micro_batch": 2)",
        "columns 16 do not divide num_attention_heads 8"},

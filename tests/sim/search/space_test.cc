@@ -41,6 +41,20 @@ TEST(Space, HasEveryMeshThatMultipliesToTheGpus) {
   EXPECT_EQ(meshes(space).size(), 10U);
 }
 
+// A grid says t; its rows divide what a micro-batch may have: 4, 8 and 16 samples of 16.
+TEST(Space, OfAGridHasItsRanksAndSamplesForItsRows) {
+  const Space space = space_of(small(
+      R"({"global_batch": 16, "tensor_parallel_2d": [4, 2], "runtime": "rehearse",
+          "schedule": "1f1b", "recompute": "none", "dropout": 0})"));
+  std::set<std::int32_t> samples;
+  for (const Plan& plan : all_plans(space)) {
+    EXPECT_EQ(plan.tensor_parallel, 8);
+    EXPECT_EQ(plan.tensor_parallel_2d, (TensorGrid{4, 2}));
+    samples.insert(plan.micro_batch);
+  }
+  EXPECT_EQ(samples, (std::set<std::int32_t>{4, 8, 16}));
+}
+
 TEST(Space, TakesListsAndRanges) {
   const Space space = space_of(small(
       R"({"global_batch": 16, "tensor_parallel": [2, 4], "pipeline_parallel": {"min": 2},
