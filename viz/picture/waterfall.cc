@@ -34,7 +34,7 @@ class FallDrawing {
     label_ = std::min(label_, kMostLabel);
     // The bars' ends differ by a few pixels alone where the axis begins at 0.
     constexpr std::int64_t kSmall = 4;
-    axis_ = (most_ - least_) * kSmall < most_
+    axis_ = least_ < most_ && (most_ - least_) * kSmall < most_
                 ? std::max<std::int64_t>(0, least_ - (most_ - least_) / 2)
                 : 0;
     left_ = kFallMargin + label_ + kFallGap;

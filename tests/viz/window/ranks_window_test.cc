@@ -357,6 +357,15 @@ TEST(TwoTraces, CausesAreAWaterfall) {
   EXPECT_TRUE(draws(session, state, "which waits for longer"));
   const Session single = one(full_trace());
   EXPECT_TRUE(make_table(single, run(single, start(single), "key E\n")).lines.empty());
+  // Steps that are equal have whole bars.
+  std::vector<Document> documents;
+  documents.emplace_back(one_f_one_b_trace(3, 4));
+  documents.emplace_back(one_f_one_b_trace(3, 4));
+  const std::int64_t step = documents[0].trace().step().value;
+  const Session equal(std::move(documents),
+                      Waterfall{.title = "as long", .from = "A", .to = "B", .begin = step});
+  for (const TableLine& line : make_table(equal, run(equal, start(equal), "key E\n")).lines)
+    EXPECT_EQ(line.bars[0].end, 1);
 }
 
 }  // namespace

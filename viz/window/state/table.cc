@@ -353,7 +353,7 @@ void cause_lines(const Session& session, Table& table) {
   // Where the differences are small against the totals the bars do not begin at 0.
   constexpr std::int64_t kSmall = 4;
   const std::int64_t zero =
-      (most - least) * kSmall < most ? std::max<std::int64_t>(0, least - (most - least) / 2) : 0;
+      least < most && (most - least) * kSmall < most ? std::max<std::int64_t>(0, least - (most - least) / 2) : 0;
   const auto share = [&](std::int64_t ns) {
     return static_cast<float>(static_cast<double>(ns - zero) /
                               static_cast<double>(std::max<std::int64_t>(1, most - zero)));
