@@ -80,8 +80,8 @@ int render_experts(const RenderOptions& options, const Trace& trace) {
   if (options.text || !options.range.empty() || !options.ranks.empty()) {
     return fail("render: --experts draws all steps of a run: not --text, --range or --ranks");
   }
-  return write_pictures(options,
-                        viz::expert_map(trace, {.theme = options.theme(), .width = units(options)}));
+  return write_pictures(
+      options, viz::expert_map(trace, {.theme = options.theme(), .width = units(options)}));
 }
 
 int render_heat(const RenderOptions& options, const viz::TraceIndex& index,
@@ -91,9 +91,10 @@ int render_heat(const RenderOptions& options, const viz::TraceIndex& index,
   while (viz::heat_name(of) != options.heat) ++of;
   if (!source.has(of)) {
     return fail("render: --heat " + options.heat + ": " + options.traces.front() +
-                (of == viz::kHeatExcess ? ": no ranks that do the same: a measured trace of several "
-                                          "replicas has them"
-                                        : ": no idle time of that cause"));
+                (of == viz::kHeatExcess
+                     ? ": no ranks that do the same: a measured trace of several "
+                       "replicas has them"
+                     : ": no idle time of that cause"));
   }
   const viz::HeatOptions shown{.of = of,
                                .begin = part.begin,
@@ -101,20 +102,19 @@ int render_heat(const RenderOptions& options, const viz::TraceIndex& index,
                                .first_row = part.first_row,
                                .last_row = part.last_row};
   if (options.text) print_text(viz::heat_text(source, shown, terminal_columns()));
-  return write_pictures(options, viz::heat_map(source, {.shown = shown,
-                                                        .theme = options.theme(),
-                                                        .width = units(options)}));
+  return write_pictures(
+      options,
+      viz::heat_map(source, {.shown = shown, .theme = options.theme(), .width = units(options)}));
 }
 
 int render_stragglers(const RenderOptions& options, const Trace& trace) {
   if (!options.range.empty() || !options.ranks.empty())
     return fail("render: --stragglers tells of whole steps: not --range or --ranks");
-  const std::vector<viz::WaitedFor> ranks =
-      viz::waited_for_ranks(trace, viz::Causality(trace));
+  const std::vector<viz::WaitedFor> ranks = viz::waited_for_ranks(trace, viz::Causality(trace));
   if (options.text) print_text(viz::stragglers_text(trace, ranks));
   return write_pictures(
-      options, viz::straggler_chart(trace, ranks,
-                                    {.theme = options.theme(), .width = units(options)}));
+      options,
+      viz::straggler_chart(trace, ranks, {.theme = options.theme(), .width = units(options)}));
 }
 
 // The two side by side, begun together by `--align`, and the causes between their steps.
@@ -135,8 +135,9 @@ int render_two(const RenderOptions& options, std::vector<Trace> traces) {
   for (OpId op{0}; session.corresponds() && op.value < b.num_ops(); ++op.value)
     same.push_back(session.counterpart({1, op}));
   const auto align = std::ranges::find(viz::kAlignNames, options.align);
-  viz::Align how = options.align.empty() ? viz::Align::Step
-                                         : static_cast<viz::Align>(align - viz::kAlignNames.begin());
+  viz::Align how = options.align.empty()
+                       ? viz::Align::Step
+                       : static_cast<viz::Align>(align - viz::kAlignNames.begin());
   OpId chosen;
   std::string aligned = how == viz::Align::Wall ? "on one clock" : "steps begin together";
   if (align == viz::kAlignNames.end() && !options.align.empty()) {

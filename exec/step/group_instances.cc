@@ -33,11 +33,11 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Mesh& mesh) {
     for (std::int32_t r = 0; of_replicas && r < mesh.ranks(); ++r) {
       const std::int32_t replica = mesh.replica(mesh.coordinates({r}));
       Place& place = places[static_cast<std::size_t>(r)];
-      place.member = part == ReplicaPart::Neighbours ? replica % mesh.neighbours(spans.data)
-                     : part == ReplicaPart::Across
-                         ? (spans.data ? replica : mesh.coordinates({r}).context) /
-                               mesh.neighbours(spans.data)
-                         : replica;
+      place.member =
+          part == ReplicaPart::Neighbours ? replica % mesh.neighbours(spans.data)
+          : part == ReplicaPart::Across
+              ? (spans.data ? replica : mesh.coordinates({r}).context) / mesh.neighbours(spans.data)
+              : replica;
       ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
     }
     // Members of a file's own group as it lists them.

@@ -175,7 +175,8 @@ struct Dependencies {
 // By operands and barriers and on the compute stream, on the op's own row.
 Dependencies dependencies_of(Draft& draft);
 
-// Fills the columns of the draft's schedule that are its ops'. REQUIRES: `in_order` names each once.
+// Fills the columns of the draft's schedule that are its ops'. REQUIRES: `in_order` names each
+// once.
 void fill_columns(Draft& draft, std::span<const OpId> in_order);
 // Gives the ops of all rows, woven, what they take on a machine in place of the estimates.
 Result<> price_draft(Draft& draft, const PriceOps& price);

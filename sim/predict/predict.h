@@ -201,9 +201,9 @@ struct PredictOptions {
 };
 
 // Chooses micro-batch and order where the plan leaves them open: of the orders of `auto`, zb_1p and
-// zb_2p (schedules/passes/planned/plan_order.h) that which is predicted to be the fastest of those that fit
-// in memory, the one that needs least memory where none fits. Errors: one line, as readers give
-// them.
+// zb_2p (schedules/passes/planned/plan_order.h) that which is predicted to be the fastest of those
+// that fit in memory, the one that needs least memory where none fits. Errors: one line, as readers
+// give them.
 Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
                            const PredictOptions& options = {});
 

@@ -15,8 +15,8 @@ namespace rehearse::viz {
 
 struct PageOptions {
   std::string title;
-  std::string report;   // what people read beside it, as text; may be empty
-  std::string version;  // of rehearse
+  std::string report;                  // what people read beside it, as text; may be empty
+  std::string version;                 // of rehearse
   std::optional<Waterfall> waterfall;  // of two traces: the causes between their steps
 };
 

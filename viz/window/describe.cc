@@ -27,7 +27,8 @@ std::string wait_text(const Trace& trace, const Wait& wait, RankClass row) {
 std::string step_text(const Trace& trace, std::int64_t step) {
   const std::int64_t change = step - trace.step().value;
   return "step " + time_text(step) +
-         (change == 0 ? ", no change" : ", " + std::string(change > 0 ? "+" : "") + time_text(change));
+         (change == 0 ? ", no change"
+                      : ", " + std::string(change > 0 ? "+" : "") + time_text(change));
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
       {op_name(trace, ref.op), std::string(style_of(kind_of(c.kind), Theme::Light).name)});
   facts.push_back({"on", row_name(trace, row) + ", " + lane_name(trace, trace.lane_of(ref.op))});
   facts.push_back({"takes", time_text(duration)});
-  const std::int64_t digits = nice_step(static_cast<double>(duration) / 20);  // they differ in these
+  const std::int64_t digits =
+      nice_step(static_cast<double>(duration) / 20);  // they differ in these
   facts.push_back({"from, to", tick_text(trace.start_ns[i] - begin, digits) + ", " +
                                    tick_text(trace.end_ns[i] - begin, digits)});
   if (!trace.communicating_ns.empty() && trace.communicating_ns[i] > 0) {
@@ -90,8 +92,7 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
     facts.push_back({"operands", std::to_string(operands.size()) + ", " + bytes_text(touched)});
   }
   const Wait wait = waited_for(trace, document.causality(), ref.op);
-  if (wait.source)
-    facts.push_back({"waited for", wait_text(trace, wait, row)});
+  if (wait.source) facts.push_back({"waited for", wait_text(trace, wait, row)});
   facts.push_back({"slack", time_text(document.critical().slack[i])});
   if (const std::optional<WhatIf> if_shorter = document.what_if(ref.op)) {
     facts.push_back({"20 % shorter", step_text(trace, if_shorter->alone)});
@@ -120,8 +121,7 @@ std::vector<Fact> describe_bubble(const Document& document, std::int32_t idle) {
                               : ", " + percent_text(static_cast<double>(bubble.causes[cause]) /
                                                     static_cast<double>(whole)))});
   }
-  if (bubble.wait.source)
-    facts.push_back({"waits for", wait_text(trace, bubble.wait, bubble.row)});
+  if (bubble.wait.source) facts.push_back({"waits for", wait_text(trace, bubble.wait, bubble.row)});
   if (bubble.wait.via) facts.push_back({"through", op_name(trace, bubble.wait.via)});
   return facts;
 }
@@ -139,8 +139,7 @@ std::vector<Fact> describe_lag(const Session& session, const Alignment& alignmen
   const Trace& second = session.at(1).trace();
   const LagCurve& lag = session.lag(row.value);
   if (lag.empty()) return {};
-  const std::int64_t origin = session.origin(1, alignment),
-                     shift = second.begin.value - origin;
+  const std::int64_t origin = session.origin(1, alignment), shift = second.begin.value - origin;
   const auto words = [](std::int64_t ns) {
     return ns == 0 ? "level" : time_text(std::abs(ns)) + (ns > 0 ? " behind" : " ahead");
   };
@@ -148,8 +147,8 @@ std::vector<Fact> describe_lag(const Session& session, const Alignment& alignmen
   return {{"the second trace is", words(here)},
           {"at", time_text(time - origin)},
           {"on", row_name(second, row)},
-          {"over the step", lag_text(lag.whole().least + shift) + " to " +
-                                lag_text(lag.whole().most + shift)}};
+          {"over the step",
+           lag_text(lag.whole().least + shift) + " to " + lag_text(lag.whole().most + shift)}};
 }
 
 std::vector<Fact> describe_cell(const Session& session, const HeatCell& cell) {
@@ -189,17 +188,15 @@ std::vector<Fact> describe_memory(const Document& document, RankClass row, std::
   const MemoryPeak& peak = curve.peak();
   // One unit for all: the peak's.
   const auto bytes = [&](std::int64_t value) { return bytes_text(value, peak.bytes); };
-  std::vector<Fact> facts{
-      {"memory", bytes(curve.sum(curve.at(trace.begin.value + since))) + " at " +
-                     time_text(since)}};
+  std::vector<Fact> facts{{"memory", bytes(curve.sum(curve.at(trace.begin.value + since))) +
+                                         " at " + time_text(since)}};
   for (std::size_t part = 0; part < parts; ++part) {
     const std::int64_t now = trace.memory_bytes[sample * parts + part];
     if (now == 0 && peak.parts[part] == 0) continue;
-    facts.push_back({trace.memory_parts[part],
-                     bytes(now) + ", at the peak " + bytes(peak.parts[part])});
+    facts.push_back(
+        {trace.memory_parts[part], bytes(now) + ", at the peak " + bytes(peak.parts[part])});
   }
-  facts.push_back(
-      {"peak", bytes(peak.bytes) + " at " + time_text(peak.time - trace.begin.value)});
+  facts.push_back({"peak", bytes(peak.bytes) + " at " + time_text(peak.time - trace.begin.value)});
   const auto name_largest = [&](std::int64_t time, const std::string& when) {
     const std::vector<std::int32_t> alive = alive_at(trace, row, time);
     constexpr std::size_t kNamed = 4;
@@ -226,8 +223,8 @@ std::vector<Fact> describe_link(const Document& document, std::int32_t link, std
   std::vector<Fact> facts{{"link", std::string(trace.text(of.name))}};
   facts.push_back(
       {"load", percent_text(curve.at(trace.begin.value + since)) + " at " + time_text(since)});
-  facts.push_back({"over the step", "mean " + percent_text(use.mean) + ", at most " +
-                                        percent_text(use.peak)});
+  facts.push_back(
+      {"over the step", "mean " + percent_text(use.mean) + ", at most " + percent_text(use.peak)});
   if (of.bytes_per_second > 0) {
     facts.push_back(
         {"bandwidth", fixed_text(static_cast<double>(of.bytes_per_second) / 1e9, 1) + " GB/s"});

@@ -112,9 +112,8 @@ void place_heats(const Session& session, const ViewState& state, Geometry& at) {
     }
     const auto ranks = static_cast<double>(all.last - all.first);
     HeatSpot spot{.document = d, .y = y};
-    spot.ranks.first =
-        std::min(all.first + static_cast<std::int64_t>(std::floor(state.heat_first * ranks)),
-                 all.last - 1);
+    spot.ranks.first = std::min(
+        all.first + static_cast<std::int64_t>(std::floor(state.heat_first * ranks)), all.last - 1);
     spot.ranks.last =
         std::clamp(all.first + static_cast<std::int64_t>(std::ceil(state.heat_last * ranks)),
                    spot.ranks.first + 1, all.last);
@@ -242,8 +241,7 @@ Geometry geometry(const Session& session, const ViewState& state) {
       y += stream_height;
     });
     RowSpot spot{.document = d, .row = row, .y = begin, .pinned = pinned};
-    if (folds && is_folded_class(session, state, d, row) &&
-        session.classes(d).slowest(row) == row)
+    if (folds && is_folded_class(session, state, d, row) && session.classes(d).slowest(row) == row)
       spot.of_class = session.classes(d).ranks(row);
     if (has_memory(document, index)) {
       spot.memory_y = y + 2;
@@ -299,9 +297,8 @@ Hit hit(const Session& session, const ViewState& state, const Geometry& at, doub
   for (const LaneSpot& lane : at.lanes) {
     if (y < lane.y || y >= lane.y + lane.height || !at.in_band(lane.pinned, y)) continue;
     const Document& document = session.at(lane.document);
-    const std::int64_t time =
-        session.origin(lane.document, state.alignment) +
-        std::llround(std::floor(at.time_at(state, x)));
+    const std::int64_t time = session.origin(lane.document, state.alignment) +
+                              std::llround(std::floor(at.time_at(state, x)));
     found.lane = &lane;
     found.op = {lane.document, op_at(document.index(), lane.lane, time)};
     if (!found.op && lane.lane % document.trace().slots == 0) {

@@ -113,8 +113,8 @@ struct Hit {
   const LaneSpot* lane = nullptr;   // into the geometry
   const RowSpot* memory = nullptr;  // likewise
   const LinkSpot* link = nullptr;
-  const RowSpot* lag = nullptr;     // likewise
-  const HeatSpot* heat = nullptr;   // likewise
+  const RowSpot* lag = nullptr;    // likewise
+  const HeatSpot* heat = nullptr;  // likewise
   OpRef op;
   std::int32_t idle = -1;  // index into Trace::idle
 };

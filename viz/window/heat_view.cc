@@ -48,9 +48,8 @@ std::optional<HeatCell> heat_cell(const Session& session, const ViewState& state
                 .ranks = hit.heat->band(hit.heat->band_at(y)),
                 .time = session.origin(d, state.alignment) +
                         static_cast<std::int64_t>(std::floor(at.time_at(state, x)))};
-  const std::vector<std::int64_t> edges =
-      heat_edges(session, heat_time(session, state, at, d), d,
-                 hit.heat->ranks.last - hit.heat->ranks.first);
+  const std::vector<std::int64_t> edges = heat_edges(session, heat_time(session, state, at, d), d,
+                                                     hit.heat->ranks.last - hit.heat->ranks.first);
   const auto after = std::ranges::upper_bound(edges, cell.time);
   if (after == edges.begin() || after == edges.end()) return std::nullopt;
   cell.begin = *(after - 1);

@@ -12,11 +12,12 @@ namespace rehearse::viz {
 // What the map of a trace counts: what was asked for, where the trace has it, else idle time.
 HeatOf heat_shown(const Session& session, const ViewState& state, std::int32_t document);
 
-// The time in view on a document's own clock, in columns that stay where they are when it is panned.
+// The time in view on a document's own clock, in columns that stay where they are when it is
+// panned.
 View heat_time(const Session& session, const ViewState& state, const Geometry& at,
                std::int32_t document);
-// Edges of the columns in which a map shows so many ranks [ns]: of lanes' columns (layout.h), or, of
-// thousands of ranks, of twice the width; within the step. Empty: none of it is in view.
+// Edges of the columns in which a map shows so many ranks [ns]: of lanes' columns (layout.h), or,
+// of thousands of ranks, of twice the width; within the step. Empty: none of it is in view.
 std::vector<std::int64_t> heat_edges(const Session& session, const View& view,
                                      std::int32_t document, std::int64_t ranks);
 

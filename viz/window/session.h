@@ -77,10 +77,10 @@ struct ViewState {
   std::vector<PinnedRow> pinned;     // stay above the others, in this order
   // Per number of a class (Session::class_number): one row stands for it.
   std::vector<std::uint8_t> classes_folded;
-  bool heats = false;         // ranks over time as a heat map, instead of lanes
-  HeatOf heat = kHeatIdle;    // what it counts, where the trace has it
+  bool heats = false;                    // ranks over time as a heat map, instead of lanes
+  HeatOf heat = kHeatIdle;               // what it counts, where the trace has it
   double heat_first = 0, heat_last = 1;  // the ranks in view, as shares of all
-  bool lags = true;           // a lane of differences below each pair of rows
+  bool lags = true;                      // a lane of differences below each pair of rows
   Alignment alignment;
   Filter filter;
   bool filter_open = false;  // the line of fields is shown though nothing is typed there

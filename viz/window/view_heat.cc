@@ -118,9 +118,7 @@ void draw_heat_legend(const ViewContext& c, double left, double y, Scene& scene,
     if (heat.table.bands.empty()) continue;
     const HeatTotals totals = heat_totals(heat.table);
     const bool excess = heat.of == kHeatExcess;
-    const auto share = [&](double of) {
-      return (excess && of > 0 ? "+" : "") + percent_text(of);
-    };
+    const auto share = [&](double of) { return (excess && of > 0 ? "+" : "") + percent_text(of); };
     const Trace& trace = c.session.at(spot.document).trace();
     if (&spot == &c.at.heats.front()) {
       shown = heat.of;
@@ -134,8 +132,7 @@ void draw_heat_legend(const ViewContext& c, double left, double y, Scene& scene,
     if (totals.ranks > 1)
       line += ", most " + share(totals.worst) + " (" + row_name(trace, {totals.worst_row}) + ")";
     y += 18;
-    add_text(scene, left, y, clipped(line, TextSize::Small, width), TextSize::Small,
-             c.colors.text);
+    add_text(scene, left, y, clipped(line, TextSize::Small, width), TextSize::Small, c.colors.text);
     several = several || holds_several(heat.table);
   }
   y += 26;

@@ -54,8 +54,7 @@ constexpr std::array<Deed, 4> kTwoKeys{{
 }};
 
 void add(std::span<const Deed> deeds, std::vector<HelpLine>& lines) {
-  for (const auto& [keys, words] : deeds)
-    lines.push_back({std::string(keys), std::string(words)});
+  for (const auto& [keys, words] : deeds) lines.push_back({std::string(keys), std::string(words)});
 }
 
 // What goes with what is open.
@@ -69,7 +68,7 @@ std::vector<HelpLine> here(const ViewContext& c) {
 }
 
 void draw_help_lines(const ViewContext& c, Scene& layer, std::span<const HelpLine> lines, double x,
-                double y, double width, double line) {
+                     double y, double width, double line) {
   const std::size_t half = (lines.size() + 1) / 2;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const double left = x + (i < half ? 0 : width / 2),
@@ -89,15 +88,15 @@ void draw_help(const ViewContext& c, Scene& layer) {
   add(kMouse, lines);
   for (const Command& one : commands()) {
     if (one.chord.key == Key::None) continue;
-    lines.push_back({chord_text(one.chord), std::string(one.words),
-                     is_possible(one, c.session, c.state)});
+    lines.push_back(
+        {chord_text(one.chord), std::string(one.words), is_possible(one, c.session, c.state)});
   }
   constexpr double kHelpHead = 44, kApart = 26;
   const auto rows = [](std::size_t count) { return static_cast<double>((count + 1) / 2); };
   const double heads = kHelpHead + (first.empty() ? 0 : kApart);
   const double width = std::min(1080.0, c.state.width - 20.0);
-  const double line = std::min(
-      20.0, (c.state.height - heads - 16.0) / (rows(lines.size()) + rows(first.size())));
+  const double line =
+      std::min(20.0, (c.state.height - heads - 16.0) / (rows(lines.size()) + rows(first.size())));
   const double height = line * (rows(lines.size()) + rows(first.size())) + heads;
   const double x = (c.state.width - width) / 2, y = std::max(4.0, (c.state.height - height) / 2);
   draw_box(c, layer, x, y, width, height);

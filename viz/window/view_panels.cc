@@ -37,18 +37,15 @@ Summary ViewContext::summary_of(std::int32_t document, double begin, double end,
 Summary ViewContext::summary_by(const TraceIndex& index, double begin, double end,
                                 std::int32_t first, std::int32_t last) const {
   const Trace& trace = index.trace();
-  const std::int32_t document =
-      session.compares() && &trace == &session.at(1).trace() ? 1 : 0;
-  const std::int64_t from =
-      std::clamp(at_ns(document, begin), trace.begin.value, trace.end.value);
+  const std::int32_t document = session.compares() && &trace == &session.at(1).trace() ? 1 : 0;
+  const std::int64_t from = std::clamp(at_ns(document, begin), trace.begin.value, trace.end.value);
   const std::int64_t to = std::clamp(at_ns(document, end), from, trace.end.value);
   return summarize(index, from, to, first, last < 0 ? trace.num_rows() : last);
 }
 
 std::int64_t ViewContext::lag_scale() const {
   const LagCurve::Range& range = session.greatest_lag();
-  return lag_top(
-      std::max(std::abs(range.least + lag_shift()), std::abs(range.most + lag_shift())));
+  return lag_top(std::max(std::abs(range.least + lag_shift()), std::abs(range.most + lag_shift())));
 }
 std::string ViewContext::name_of(std::int32_t document) const {
   const Trace& trace = session.at(document).trace();
@@ -145,7 +142,8 @@ void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
   const bool moved = cache.minimap.clip_x != c.at.left || cache.minimap_width != c.at.width ||
                      cache.minimap_y != c.at.minimap_y || !(cache.minimap_filter == c.state.filter);
   const auto [first, last] = c.session.extent(c.state.alignment);
-  if (moved || cache.minimap_begin != first || cache.minimap_theme != c.theme || cache.minimap_color_by != c.color_by(0)) {
+  if (moved || cache.minimap_begin != first || cache.minimap_theme != c.theme ||
+      cache.minimap_color_by != c.color_by(0)) {
     cache.minimap = whole_step(c);
     cache.minimap_width = c.at.width;
     cache.minimap_begin = first;
@@ -280,8 +278,8 @@ void tooltip(const ViewContext& c, Scene& layer) {
     facts = describe_link(c.session.at(d), found.link->link, since(d));
   } else if (found.lag != nullptr) {
     facts = describe_lag(c.session, c.state.alignment, {found.lag->row}, c.at_ns(1, time));
-  } else if (const auto cell = heat_cell(c.session, c.state, c.at, found, c.state.mouse_x,
-                                         c.state.mouse_y)) {
+  } else if (const auto cell =
+                 heat_cell(c.session, c.state, c.at, found, c.state.mouse_x, c.state.mouse_y)) {
     facts = describe_cell(c.session, *cell);
   }
   draw_facts(c, layer, facts);
@@ -327,25 +325,28 @@ static void draw_selected(const ViewContext& c, double middle, double y, Scene& 
 // What a first look needs, of what is shown; ? has all of it.
 static std::vector<std::string_view> hints(const ViewContext& c) {
   if (c.state.heats) {
-    return {"A line is a rank, or the mean of several; below it, and at the right, the worst of them.",
-            "The mouse over a cell says its share, the worst rank and what that one does.",
-            "Shift + Y: idle time, one cause of it, or what ops take beyond the median.",
-            "Ctrl + wheel zooms in time, Ctrl + Shift + wheel in ranks; the wheel moves along them.",
-            "A click selects what the worst rank does; a double click goes to its lane.",
-            "Shift + T: the ranks that others waited for. Y or Escape: back to the lanes."};
+    return {
+        "A line is a rank, or the mean of several; below it, and at the right, the worst of them.",
+        "The mouse over a cell says its share, the worst rank and what that one does.",
+        "Shift + Y: idle time, one cause of it, or what ops take beyond the median.",
+        "Ctrl + wheel zooms in time, Ctrl + Shift + wheel in ranks; the wheel moves along them.",
+        "A click selects what the worst rank does; a double click goes to its lane.",
+        "Shift + T: the ranks that others waited for. Y or Escape: back to the lanes."};
   }
   if (c.session.compares()) {
-    return {"The mouse over a bubble says why it is there, and whom the rank waits for.",
-            "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
-            c.session.corresponds() ? "Q: what begins together: the steps, the selected op, or the clocks."
-                                    : "Q: the steps begin together, or lie on one clock.",
-            c.session.corresponds()
-                ? "Below each rank: how far the second trace is behind, or ahead (Shift + L)."
-                : "/ finds ops by name; Ctrl + F asks for kinds, ranks, micro-batches. P pins a row.",
-            c.session.corresponds()
-                ? "Shift + D: colours by the difference. E: the causes from one step to the other."
-                : "C: the critical path. K: other colours. E: the causes from one step to the other.",
-            "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
+    return {
+        "The mouse over a bubble says why it is there, and whom the rank waits for.",
+        "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",
+        c.session.corresponds()
+            ? "Q: what begins together: the steps, the selected op, or the clocks."
+            : "Q: the steps begin together, or lie on one clock.",
+        c.session.corresponds()
+            ? "Below each rank: how far the second trace is behind, or ahead (Shift + L)."
+            : "/ finds ops by name; Ctrl + F asks for kinds, ranks, micro-batches. P pins a row.",
+        c.session.corresponds()
+            ? "Shift + D: colours by the difference. E: the causes from one step to the other."
+            : "C: the critical path. K: other colours. E: the causes from one step to the other.",
+        "Ctrl and + or -: the size of text. X: light or dark. Ctrl + E: this view as a file."};
   }
   return {"The mouse over a bubble says why it is there, and whom the rank waits for.",
           "W S A D or Ctrl + wheel: closer, farther, left, right. Home: all of it. U: back.",

@@ -390,8 +390,8 @@ class Composer {
       last_label = row.y;
       const Trace& trace = c.session.at(row.document).trace();
       const bool stands = row.of_class > 0;
-      std::string name = stands ? c.session.classes(row.document).class_name(row.row)
-                                : row_name(trace, {row.row});
+      std::string name =
+          stands ? c.session.classes(row.document).class_name(row.row) : row_name(trace, {row.row});
       if (c.state.play) name = now_on(row, name);
       if (pinned)
         layer.rects.push_back({.x = 2,
@@ -409,8 +409,8 @@ class Composer {
       const double own = row.lag_y >= 0 ? row.lag_y - row.y : row.height;
       if (c.session.compares() && own >= 25) {
         add_text(layer, 10, row.y + (own < 28 ? 25 : 27),
-                 clipped(c.name_of(row.document), TextSize::Small, c.at.left - 60),
-                 TextSize::Small, c.colors.faint_text);
+                 clipped(c.name_of(row.document), TextSize::Small, c.at.left - 60), TextSize::Small,
+                 c.colors.faint_text);
       }
       if (row.lag_y >= 0 && c.at.lag_height >= 11 && !c.session.lag(row.row).empty()) {
         const double base = row.lag_y + c.at.lag_height / 2 + 4;

@@ -12,7 +12,8 @@ struct WindowModule {
   static constexpr const char* kName = "window";
   static constexpr const char* kMissing =
       "no window here: install rehearse-viewer, or build with libimgui-dev, libglfw3-dev and "
-      "libegl-dev; rehearse render TRACE --png FILE draws without it, --html FILE makes a page to look "
+      "libegl-dev; rehearse render TRACE --png FILE draws without it, --html FILE makes a page to "
+      "look "
       "into";
   static constexpr int kVersion = 3;
   int version = 0;

@@ -118,8 +118,7 @@ double fused_flops(const Layer& layer) {
       mla.used() ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
                  : static_cast<double>(2 * s.head_dim);
   const double context = layer.b.plan.context_parallel, blocks = key_blocks(layer.b.plan);
-  const double imbalance =
-      layer.runtime().context_parallel_balance ? 1 : (2 * blocks - 1) / blocks;
+  const double imbalance = layer.runtime().context_parallel_balance ? 1 : (2 * blocks - 1) / blocks;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
   return 2 * samples * layer.b.plan.attention_share() * layer.b.pairs / context * imbalance *

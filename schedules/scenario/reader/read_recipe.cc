@@ -69,10 +69,9 @@ std::string unfit_heads(const Transformer& model, const Plan& plan, std::int64_t
   const std::int64_t t = plan.tensor_parallel;
   const std::int64_t kv = std::max<std::int64_t>(model.kv_heads / t, 1);
   const bool all = ranks == plan.context_parallel;
-  const std::string text =
-      std::string(all ? "all_to_all: tensor x context parallel = "
-                      : "a2a+p2p: tensor parallel x head_exchange_group = ") +
-      product({t, ranks}) + " = " + number(t * ranks);
+  const std::string text = std::string(all ? "all_to_all: tensor x context parallel = "
+                                           : "a2a+p2p: tensor parallel x head_exchange_group = ") +
+                           product({t, ranks}) + " = " + number(t * ranks);
   if (model.heads % (t * ranks) != 0) {
     return text + " does not divide num_attention_heads " + number(model.heads);
   }
@@ -115,9 +114,9 @@ void read_head_exchange_group(const GivenKeys& keys, Plan& plan) {
   if (!said) plan.head_exchange_group = usual_head_exchange(keys, plan);
   const std::int32_t ranks = plan.head_exchange_group, c = plan.context_parallel;
   if (ranks == 0) {
-    return keys.fail(&Plan::context_parallel_algorithm,
-                     "a2a+p2p: no part of " + number(c) +
-                         " ranks has whole heads and leaves a ring across");
+    return keys.fail(
+        &Plan::context_parallel_algorithm,
+        "a2a+p2p: no part of " + number(c) + " ranks has whole heads and leaves a ring across");
   }
   if (ranks == c) {
     return keys.fail(&Plan::head_exchange_group,

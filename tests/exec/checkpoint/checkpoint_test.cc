@@ -52,7 +52,7 @@ TEST_F(Layouts, ReadWhatOthersWroteBitForBit) {
   for (const Family family : {Family::Gpt2, Family::Gpt2Untied, Family::Llama, Family::Qwen2}) {
     for (std::size_t i = 0; i < kNumLayouts; ++i) {
       const Keys &a = kLayouts[i],
-                   &b = kLayouts[(i + 7 + static_cast<std::size_t>(family)) % kNumLayouts];
+                 &b = kLayouts[(i + 7 + static_cast<std::size_t>(family)) % kNumLayouts];
       if (family != Family::Gpt2 && i % 3 != static_cast<std::size_t>(family) % 3) continue;
       Training from(family, a), to(family, b);
       from.train_to(1);

@@ -15,16 +15,15 @@
 namespace rehearse::viz {
 namespace {
 
-// Time of [begin, end) that a rank of a row idles, op by op: what cells must add up to. Waits inside
-// ops are spread evenly over them.
+// Time of [begin, end) that a rank of a row idles, op by op: what cells must add up to. Waits
+// inside ops are spread evenly over them.
 double idle_within(const Trace& trace, std::int32_t row, std::int64_t begin, std::int64_t end) {
-  auto idle = static_cast<double>(std::max<std::int64_t>(0, std::min(end, trace.end.value) -
-                                                                std::max(begin, trace.begin.value)));
+  auto idle = static_cast<double>(std::max<std::int64_t>(
+      0, std::min(end, trace.end.value) - std::max(begin, trace.begin.value)));
   for (auto i = static_cast<std::size_t>(trace.row_begin[static_cast<std::size_t>(row)]);
        i < static_cast<std::size_t>(trace.row_begin[static_cast<std::size_t>(row) + 1]); ++i) {
     if (trace.class_of({static_cast<std::int32_t>(i)}).slot != 0) continue;
-    const std::int64_t inside =
-        std::min(end, trace.end_ns[i]) - std::max(begin, trace.start_ns[i]);
+    const std::int64_t inside = std::min(end, trace.end_ns[i]) - std::max(begin, trace.start_ns[i]);
     if (inside <= 0) continue;
     const auto whole = static_cast<double>(trace.end_ns[i] - trace.start_ns[i]);
     const double waits =
@@ -83,7 +82,8 @@ TEST(Heat, CellsAreExactIntegrals) {
     const std::int64_t begin = trace.begin.value + static_cast<std::int64_t>(random() % step);
     const std::int64_t end =
         std::min(trace.end.value, begin + 1 + static_cast<std::int64_t>(random() % step));
-    const std::int64_t columns = std::min<std::int64_t>(1 + static_cast<std::int64_t>(random() % 40), end - begin);
+    const std::int64_t columns =
+        std::min<std::int64_t>(1 + static_cast<std::int64_t>(random() % 40), end - begin);
     const int shift = view % 3 == 0 ? 5 + static_cast<int>(random() % 8) : -1;
     auto of = static_cast<HeatOf>(random() % kNumHeats);
     if (of == kHeatExcess || !source.has(of)) of = kHeatIdle;
@@ -99,11 +99,10 @@ TEST(Heat, CellsAreExactIntegrals) {
         double time = 0, worst = 0;
         for (std::int64_t rank = band.first; rank < band.last; ++rank) {
           const std::int32_t row = source.row_of(rank);
-          const double one =
-              of == kHeatIdle
-                  ? idle_within(trace, row, table.edges[c], table.edges[c + 1])
-                  : caused_within(trace, row, static_cast<IdleCause>(of - 1), table.edges[c],
-                                  table.edges[c + 1]);
+          const double one = of == kHeatIdle
+                                 ? idle_within(trace, row, table.edges[c], table.edges[c + 1])
+                                 : caused_within(trace, row, static_cast<IdleCause>(of - 1),
+                                                 table.edges[c], table.edges[c + 1]);
           time += one;
           worst = std::max(worst, one);
         }
@@ -132,8 +131,7 @@ TEST(Heat, IsTheSummarysIdleTime) {
   const Trace trace = fixture::full_trace(4, 9);
   const TraceIndex index(trace);
   const HeatSource source(index);
-  const Summary sum =
-      summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
+  const Summary sum = summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
   double idle = 0;
   const HeatTable table =
       source.table(kHeatIdle, edges_of(trace.begin.value, trace.end.value, 50, -1), 6);
@@ -154,11 +152,13 @@ TEST(Heat, ExcessFromTheGridIsThatOfTheOps) {
   int compared = 0;
   for (int view = 0; view < 400; ++view) {
     const std::int64_t from = begin + static_cast<std::int64_t>(random() % 60'000),
-                       to = std::min(end, from + 3'000 + static_cast<std::int64_t>(random() % 120'000));
+                       to = std::min(end,
+                                     from + 3'000 + static_cast<std::int64_t>(random() % 120'000));
     if (from >= to) continue;
     const std::vector<std::int64_t> edges = edges_of(from, to, 0, 5 + view % 7);
     const auto bands = static_cast<std::int32_t>(1 + random() % 15);
-    const HeatTable a = ops.table(kHeatExcess, edges, bands), b = grid.table(kHeatExcess, edges, bands);
+    const HeatTable a = ops.table(kHeatExcess, edges, bands),
+                    b = grid.table(kHeatExcess, edges, bands);
     ASSERT_EQ(a.time.size(), b.time.size());
     for (std::size_t i = 0; i < a.time.size(); ++i) {
       const double width = a.width(i % a.columns());
@@ -277,7 +277,8 @@ TEST(Lag, IsWhatTheEndsOfOpsDifferBy) {
     ASSERT_FALSE(lag.empty());
     EXPECT_LT(lag.whole().least, lag.whole().most);
     for (int i = 0; i < 200; ++i) {
-      const auto begin = static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(b.end.value));
+      const auto begin =
+          static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(b.end.value));
       const std::int64_t end = begin + 1 + static_cast<std::int64_t>(random() % 4000);
       std::int64_t held = 0, least = 0, most = 0;
       bool known = false;

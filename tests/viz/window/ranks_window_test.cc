@@ -52,11 +52,11 @@ TEST(Classes, UnfoldAndFoldAgain) {
   const Session session = one(many_ranks());
   const ViewState state = start(session);
   const RowSpot second = geometry(session, state).rows[1];
-  const std::string there =
-      "move 40 " + std::to_string(second.y + 4) + "\nkey J\n";
+  const std::string there = "move 40 " + std::to_string(second.y + 4) + "\nkey J\n";
   const ViewState open = run(session, state, there);
   EXPECT_EQ(rows_of(session, open).size(), 3u + 12u);
-  EXPECT_EQ(std::ranges::count_if(rows_of(session, open), [](int row) { return row % 4 == 1; }), 12);
+  EXPECT_EQ(std::ranges::count_if(rows_of(session, open), [](int row) { return row % 4 == 1; }),
+            12);
   EXPECT_EQ(rows_of(session, run(session, state, "do unfold 1\ndo unfold 1\n")),
             rows_of(session, state));
   const ViewState all = run(session, open, "key J shift\n");
@@ -110,9 +110,9 @@ TEST(HeatMap, CellsUnderTheMouseAreExact) {
     const Geometry at = geometry(session, state);
     EXPECT_TRUE(at.lanes.empty());
     ASSERT_EQ(at.heats.size(), 1u);
-    const auto cell = heat_cell(session, state, at,
-                                hit(session, state, at, state.mouse_x, state.mouse_y),
-                                state.mouse_x, state.mouse_y);
+    const auto cell =
+        heat_cell(session, state, at, hit(session, state, at, state.mouse_x, state.mouse_y),
+                  state.mouse_x, state.mouse_y);
     if (!cell) continue;
     ++told;
     double sum = 0, most = 0;
@@ -128,8 +128,8 @@ TEST(HeatMap, CellsUnderTheMouseAreExact) {
       most = std::max(most, idle);
     }
     const auto width = static_cast<double>(cell->end - cell->begin);
-    EXPECT_NEAR(cell->mean,
-                sum / width / static_cast<double>(cell->ranks.last - cell->ranks.first), 1e-12);
+    EXPECT_NEAR(cell->mean, sum / width / static_cast<double>(cell->ranks.last - cell->ranks.first),
+                1e-12);
     EXPECT_NEAR(cell->most, most / width, 1e-12);
   }
   EXPECT_GT(told, 150);
@@ -143,7 +143,7 @@ TEST(HeatMap, LeadsToTheRank) {
   const ViewState open = run(session, start(session), "do heat excess\n");
   const Geometry at = geometry(session, open);
   const HeatSpot& spot = at.heats[0];
-  EXPECT_EQ(spot.bands, 48);  // one line each
+  EXPECT_EQ(spot.bands, 48);                                       // one line each
   const double y = spot.y + (9 + 0.5) * spot.height / spot.bands;  // rank 9
   std::string place = "600 " + std::to_string(y) + "\n";
   const ViewState clicked = run(session, open, "press " + place + "release " + place);
@@ -271,9 +271,8 @@ TEST(TwoTraces, BeginTogetherAsIsAsked) {
   const Geometry at = geometry(session, by_op);
   for (const LaneSpot& lane : at.lanes) {
     if (lane.document != 1 || lane.lane != 2 * b.slots) continue;
-    const auto middle =
-        static_cast<double>(b.start_ns[op] + b.end_ns[op]) / 2 -
-        static_cast<double>(session.origin(1, by_op.alignment));
+    const auto middle = static_cast<double>(b.start_ns[op] + b.end_ns[op]) / 2 -
+                        static_cast<double>(session.origin(1, by_op.alignment));
     EXPECT_EQ(hit(session, by_op, at, at.x_of(by_op, middle), lane.y + 2).op,
               (OpRef{1, by_op.alignment.op}));
   }
@@ -321,7 +320,8 @@ TEST(TwoTraces, HaveALaneOfDifferences) {
   const LagCurve::Range greatest = session.greatest_lag();
   std::int64_t least = 0, most = 0;
   for (std::int32_t row = 0; row < 5; ++row) {
-    least = row == 0 ? session.lag(row).whole().least : std::min(least, session.lag(row).whole().least);
+    least =
+        row == 0 ? session.lag(row).whole().least : std::min(least, session.lag(row).whole().least);
     most = row == 0 ? session.lag(row).whole().most : std::max(most, session.lag(row).whole().most);
   }
   EXPECT_EQ(greatest.least, least);

@@ -23,8 +23,8 @@ inline Session two(Trace a, Trace b) {
   return Session(std::move(documents));
 }
 
-// Two traces of one schedule, and why the second step is longer. The differences are the test's own:
-// what they are is sim/explain's matter.
+// Two traces of one schedule, and why the second step is longer. The differences are the test's
+// own: what they are is sim/explain's matter.
 inline Session two_explained() {
   std::vector<Document> documents;
   documents.emplace_back(one_f_one_b_trace(5, 9));
@@ -32,8 +32,9 @@ inline Session two_explained() {
                                            {.label = TraceLabel::Measured}));
   const std::int64_t first = documents[0].trace().step().value,
                      longer = documents[1].trace().step().value - first;
-  Waterfall fall{.title = "B takes longer than A: most of it is compute, which waits for longer "
-                          "forwards; backwards are shorter",
+  Waterfall fall{.title =
+                     "B takes longer than A: most of it is compute, which waits for longer "
+                     "forwards; backwards are shorter",
                  .from = "A: predicted",
                  .to = "B: measured",
                  .begin = first,

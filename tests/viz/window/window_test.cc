@@ -306,14 +306,14 @@ TEST(Window, ManyRanksAreToured) {
   const HeatSpot heat = geometry(session, map).heats[0];
   const Geometry below = geometry(session, table);
   const Result<WindowResult> shown = after(
-      {"tour",
-       "at " + place(40, second.y + 5) +
-           "; xdotool keydown ctrl click 1 keyup ctrl; sleep 0.1; xdotool key y; at " +
-           place(600, heat.y + heat.height / 2) +
-           "; xdotool keydown ctrl keydown shift click 4 click 4 keyup shift keyup ctrl; sleep 0.1; "
-           "xdotool click --repeat 2 --delay 80 1; sleep 0.2; xdotool key shift+t; at " +
-           place(below.table_x + 60, below.table_y + 2.5 * Geometry::kTableLine) +
-           "; xdotool click 1; sleep 0.1; xdotool key ctrl+c"},
+      {"tour", "at " + place(40, second.y + 5) +
+                   "; xdotool keydown ctrl click 1 keyup ctrl; sleep 0.1; xdotool key y; at " +
+                   place(600, heat.y + heat.height / 2) +
+                   "; xdotool keydown ctrl keydown shift click 4 click 4 keyup shift keyup ctrl; "
+                   "sleep 0.1; "
+                   "xdotool click --repeat 2 --delay 80 1; sleep 0.2; xdotool key shift+t; at " +
+                   place(below.table_x + 60, below.table_y + 2.5 * Geometry::kTableLine) +
+                   "; xdotool click 1; sleep 0.1; xdotool key ctrl+c"},
       session);
   ASSERT_TRUE(shown) << shown.error().message;
   const ViewState& state = shown.value().state;
@@ -337,11 +337,11 @@ TEST(Window, TwoTracesAreToured) {
   if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "SKIPPED: no display or no xdotool";
   const Session session = example(2);
-  const Result<WindowResult> shown =
-      after({"tour",
-             "at 600 250; xdotool key slash; xdotool type --delay 30 2B7; xdotool key Return Escape; "
-             "xdotool key q shift+l e"},
-            session);
+  const Result<WindowResult> shown = after(
+      {"tour",
+       "at 600 250; xdotool key slash; xdotool type --delay 30 2B7; xdotool key Return Escape; "
+       "xdotool key q shift+l e"},
+      session);
   ASSERT_TRUE(shown) << shown.error().message;
   const ViewState& state = shown.value().state;
   EXPECT_EQ(state.alignment.how, Align::Op);
@@ -411,7 +411,8 @@ TEST(Offscreen, TheMapHasItsNames) {
   const Geometry at = geometry(session, state);
   const auto inked = [&](const std::vector<std::uint32_t>& pixels, double from, double to) {
     std::int64_t count = 0;
-    for (auto y = static_cast<std::int32_t>(at.top); y < static_cast<std::int32_t>(at.bottom); ++y) {
+    for (auto y = static_cast<std::int32_t>(at.top); y < static_cast<std::int32_t>(at.bottom);
+         ++y) {
       for (auto x = static_cast<std::int32_t>(from); x < static_cast<std::int32_t>(to); ++x)
         count += (pixels[static_cast<std::size_t>(y * kWidth + x)] & 255) > 100;
     }

@@ -112,12 +112,16 @@ class ColumnSums {
   std::size_t at_ = none(), last_ = 0;  // the cell that sum_ is of; where the last span ended
 };
 
-// The inner columns of a table, read from a grid; its two outer ones are cut by the view and summed up
-// op by op.
+// The inner columns of a table, read from a grid; its two outer ones are cut by the view and summed
+// up op by op.
 class GridColumns {
  public:
   GridColumns(const ExcessGrid& grid, std::span<const std::int64_t> edges, std::int64_t origin)
-      : grid_(grid), begin_(edges.first(2)), end_(edges.last(2)), sum_(edges.size() - 3), most_(sum_.size()) {
+      : grid_(grid),
+        begin_(edges.first(2)),
+        end_(edges.last(2)),
+        sum_(edges.size() - 3),
+        most_(sum_.size()) {
     const std::int64_t width = edges[2] - edges[1];
     shift_ = std::countr_zero(static_cast<std::uint64_t>(width));
     first_ = (edges[1] - origin) / width;
@@ -138,13 +142,14 @@ class GridColumns {
   double add(std::int32_t row, double ranks, const AddOuter& add_outer) {
     const std::span<const float> all = grid_.row(row, shift_);
     const std::int64_t from = std::clamp<std::int64_t>(first_, 0, std::ssize(all)),
-                       to = std::clamp<std::int64_t>(first_ + std::ssize(sum_), from, std::ssize(all));
+                       to = std::clamp<std::int64_t>(first_ + std::ssize(sum_), from,
+                                                     std::ssize(all));
     double total = 0;
     if (from < to) {
       const auto at = static_cast<std::size_t>(from - first_);
-      total = static_cast<double>(
-          add_columns(all.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
-                      static_cast<float>(ranks), sum_.data() + at, most_.data() + at));
+      total = static_cast<double>(add_columns(
+          all.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
+          static_cast<float>(ranks), sum_.data() + at, most_.data() + at));
     }
     for (ColumnSums* outer : {&begin_, &end_}) {
       outer->begin_rank(ranks);
@@ -216,8 +221,8 @@ std::vector<float> excess_of(const Trace& trace) {
       if (!takes_time_of_its_own(trace, {static_cast<std::int32_t>(op_of(alike[0]))})) continue;
       times.clear();
       for (const std::size_t row : alike)
-        times.push_back({trace.end_ns[op_of(row)] - trace.start_ns[op_of(row)],
-                         trace.rows[row].multiplicity});
+        times.push_back(
+            {trace.end_ns[op_of(row)] - trace.start_ns[op_of(row)], trace.rows[row].multiplicity});
       const auto median = static_cast<double>(median_of());
       for (const std::size_t row : alike) {
         const std::size_t op = op_of(row);
@@ -339,8 +344,7 @@ RankRange HeatSource::ranks_of(std::int32_t first_row, std::int32_t last_row) co
 HeatTable HeatSource::table(HeatOf of, std::span<const std::int64_t> edges, std::int32_t bands,
                             RankRange shown) const {
   HeatTable table{.edges = {edges.begin(), edges.end()}};
-  const std::int64_t first = shown.first,
-                     count = (shown.last < 0 ? ranks() : shown.last) - first;
+  const std::int64_t first = shown.first, count = (shown.last < 0 ? ranks() : shown.last) - first;
   bands = static_cast<std::int32_t>(std::min<std::int64_t>(std::max(bands, 1), count));
   const std::size_t columns = table.columns();
   table.time.resize(static_cast<std::size_t>(bands) * columns);
@@ -420,7 +424,8 @@ std::string HeatSource::ranks_text(std::int64_t first, std::int64_t last) const 
            text.find_first_not_of("0123456789", kRank.size()) == std::string::npos;
   };
   if (numbered(low) && numbered(high)) return "ranks " + low.substr(5) + " to " + high.substr(5);
-  return from == to ? row_name(trace(), {from}) : row_name(trace(), {from}) + " to " + row_name(trace(), {to});
+  return from == to ? row_name(trace(), {from})
+                    : row_name(trace(), {from}) + " to " + row_name(trace(), {to});
 }
 
 }  // namespace rehearse::viz

@@ -30,7 +30,7 @@ std::string_view heat_name(HeatOf of);
 
 // Ranks are numbered in the order of the trace's rows; a row that stands for several is as many.
 struct HeatBand {
-  std::int64_t first = 0, last = 0;  // ranks [first, last)
+  std::int64_t first = 0, last = 0;          // ranks [first, last)
   std::int32_t first_row = 0, last_row = 0;  // the rows that hold them
   double time = 0;                           // over all columns and ranks [ns]
   double worst = 0;                          // of the rank with most [ns]
@@ -60,9 +60,7 @@ struct HeatTable {
     return worst[band * columns() + c] / width(c);
   }
   // The same over all columns.
-  double mean(std::size_t band) const {
-    return bands[band].time / (bands[band].ranks() * span());
-  }
+  double mean(std::size_t band) const { return bands[band].time / (bands[band].ranks() * span()); }
   double most(std::size_t band) const { return bands[band].worst / span(); }
   double span() const { return static_cast<double>(edges.back() - edges.front()); }
 };
@@ -97,7 +95,7 @@ class HeatSource {
   RankClasses classes_;
   std::vector<std::int64_t> rank_begin_;  // ranks before each row, and all
   std::array<bool, kNumHeats> has_{};
-  bool explained_ = true;               // every gap has its cause
+  bool explained_ = true;  // every gap has its cause
   std::int64_t most_ops_ = kMostOps;
   mutable std::vector<float> excess_;  // per op, over its duration; when first asked for
   mutable std::unique_ptr<ExcessGrid> grid_;

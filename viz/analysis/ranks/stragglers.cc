@@ -59,7 +59,8 @@ std::vector<double> over_median(const Trace& trace) {
     });
     const auto median = static_cast<double>(middle->first);
     for (const auto& [time, row] : of)
-      over[static_cast<std::size_t>(-row)] = median > 0 ? static_cast<double>(time) / median - 1 : 0;
+      over[static_cast<std::size_t>(-row)] =
+          median > 0 ? static_cast<double>(time) / median - 1 : 0;
   }
   return over;
 }

@@ -23,8 +23,8 @@ struct Straggler {
 // Stragglers of every class of at least two ranks, by class. Empty where a row stands for several
 // ranks.
 std::vector<Straggler> stragglers(const Trace& trace);
-// Per row how much longer than the median of its class its ops that compute take: 0.1: 10 %; 0 for a
-// row that is alone in its class. Empty as above.
+// Per row how much longer than the median of its class its ops that compute take: 0.1: 10 %; 0 for
+// a row that is alone in its class. Empty as above.
 std::vector<double> over_median(const Trace& trace);
 
 }  // namespace rehearse::viz

@@ -16,8 +16,10 @@ constexpr std::int32_t kMostBands = 420;  // a window has room for twice as many
 constexpr double kMarked = 0.25;          // of a cell's time, above its mean
 
 // Monotone in lightness, so that every eye reads it; vermilion between.
-constexpr std::array<Color, 4> kOnLight{{{247, 247, 245}, {250, 178, 120}, {213, 94, 0}, {74, 22, 8}}};
-constexpr std::array<Color, 4> kOnDark{{{30, 31, 36}, {112, 50, 12}, {226, 112, 24}, {255, 232, 190}}};
+constexpr std::array<Color, 4> kOnLight{
+    {{247, 247, 245}, {250, 178, 120}, {213, 94, 0}, {74, 22, 8}}};
+constexpr std::array<Color, 4> kOnDark{
+    {{30, 31, 36}, {112, 50, 12}, {226, 112, 24}, {255, 232, 190}}};
 constexpr Color kHeatFaster{0, 114, 178}, kHeatSlower{213, 94, 0};
 constexpr double kMostExcess = 0.5;  // the end of the scale: twice the median
 
@@ -152,8 +154,12 @@ void name_bands(const HeatSource& source, const HeatTable& table, const View& vi
   const double height = place.height / static_cast<double>(table.bands.size());
   const auto every = static_cast<std::size_t>(std::max(1.0, std::ceil(kApart / height)));
   const auto text = [&](double x, double y, std::string what, Color color, Anchor anchor) {
-    scene.texts.push_back(
-        {.x = x, .y = y, .anchor = anchor, .size = TextSize::Small, .color = color, .text = std::move(what)});
+    scene.texts.push_back({.x = x,
+                           .y = y,
+                           .anchor = anchor,
+                           .size = TextSize::Small,
+                           .color = color,
+                           .text = std::move(what)});
   };
   const double left = place.x - 8;
   for (std::size_t b = 0; b < table.bands.size(); b += every) {
@@ -231,9 +237,10 @@ void heat_colors(HeatOf of, double x, double y, Theme theme, Scene& scene) {
 }
 
 std::string heat_words(bool several) {
-  return several ? "of a cell's time, the mean of its ranks; its lower half: the worst of them, where "
-                   "that has a quarter more"
-                 : "of a cell's time";
+  return several
+             ? "of a cell's time, the mean of its ranks; its lower half: the worst of them, where "
+               "that has a quarter more"
+             : "of a cell's time";
 }
 
 void heat_scale(HeatOf of, bool several, double x, double y, Theme theme, Scene& scene) {
@@ -260,8 +267,8 @@ class HeatFigure {
     const auto [begin, end] = shown_range(trace_, shown_);
     view_ = {.begin = {begin},
              .end = {end},
-             .width_px = std::max(
-                 50, static_cast<std::int32_t>(options_.width - kHeatLeft - kHeatRight))};
+             .width_px =
+                 std::max(50, static_cast<std::int32_t>(options_.width - kHeatLeft - kHeatRight))};
     Frame frame;
     layout_edges(frame);
     constexpr double kLeast = 240, kMost = 840;
@@ -321,8 +328,7 @@ class HeatFigure {
   }
   void axis(std::int64_t begin, std::int64_t end) {
     y_ += 30;
-    const std::int64_t step =
-        nice_step(static_cast<double>(end - begin) * 110 / view_.width_px);
+    const std::int64_t step = nice_step(static_cast<double>(end - begin) * 110 / view_.width_px);
     const std::int64_t zero = trace_.begin.value;
     for (std::int64_t tick = zero + (begin - zero + step - 1) / step * step; tick <= end;
          tick += step) {
@@ -376,10 +382,12 @@ std::string heat_text(const HeatSource& source, const HeatOptions& shown, std::i
   std::vector<std::int64_t> edges;
   for (std::int64_t c = 0; c <= count; ++c)
     edges.push_back(begin + span / count * c + span % count * c / count);
-  const HeatTable table = source.table(shown.of, edges, lines,
-                                       source.ranks_of(shown.first_row, shown.last_row));
+  const HeatTable table =
+      source.table(shown.of, edges, lines, source.ranks_of(shown.first_row, shown.last_row));
   std::size_t names = 0;
-  const auto name_of = [&](const HeatBand& band) { return source.ranks_text(band.first, band.last); };
+  const auto name_of = [&](const HeatBand& band) {
+    return source.ranks_text(band.first, band.last);
+  };
   for (const HeatBand& band : table.bands) names = std::max(names, name_of(band).size());
   std::string out = title_of(trace) + "\n" +
                     (trace.label == TraceLabel::Predicted ? "predicted" : "measured") +

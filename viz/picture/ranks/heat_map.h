@@ -50,7 +50,7 @@ HeatTotals heat_totals(const HeatTable& table);
 bool holds_several(const HeatTable& table);
 
 struct HeatOptions {
-  HeatOf of = kHeatIdle;  // REQUIRES: the source has it
+  HeatOf of = kHeatIdle;                      // REQUIRES: the source has it
   Nanoseconds begin{0}, end{0};               // equal: the whole step
   std::int32_t first_row = 0, last_row = -1;  // rows [first, last); -1: all
 };

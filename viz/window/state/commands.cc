@@ -153,8 +153,8 @@ OpId aligned_op(const Reducer& on) {
 bool have_one_clock(const Session& session) {
   constexpr double kFar = 20;  // steps
   const Trace &a = session.at(0).trace(), &b = session.at(1).trace();
-  const auto apart = static_cast<double>(
-      std::max(a.begin.value - b.end.value, b.begin.value - a.end.value));
+  const auto apart =
+      static_cast<double>(std::max(a.begin.value - b.end.value, b.begin.value - a.end.value));
   return apart < kFar * static_cast<double>(session.longest_step());
 }
 

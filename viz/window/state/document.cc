@@ -194,8 +194,7 @@ const RankClasses& Document::classes() const {
 
 const std::vector<WaitedFor>& Document::waited_for() const {
   if (waited_for_ == nullptr) {
-    waited_for_ =
-        std::make_unique<std::vector<WaitedFor>>(waited_for_ranks(*trace_, causality()));
+    waited_for_ = std::make_unique<std::vector<WaitedFor>>(waited_for_ranks(*trace_, causality()));
   }
   return *waited_for_;
 }
@@ -266,8 +265,7 @@ std::int64_t Session::origin(std::int32_t document, const Alignment& alignment) 
 }
 
 std::pair<double, double> Session::extent(const Alignment& alignment) const {
-  if (!compares() || alignment.how == Align::Step)
-    return {0.0, static_cast<double>(longest_step_)};
+  if (!compares() || alignment.how == Align::Step) return {0.0, static_cast<double>(longest_step_)};
   const Trace& second = at(1).trace();
   const std::int64_t origin = this->origin(1, alignment);
   return {static_cast<double>(std::min<std::int64_t>(0, second.begin.value - origin)),
@@ -300,18 +298,19 @@ const LagCurve::Range& Session::greatest_lag() const {
     if (!there || b.class_of(op).slot != 0) continue;
     const std::int64_t lag =
         (b.end_ns[op.index()] - b.begin.value) - (a.end_ns[there.index()] - a.begin.value);
-    range = range.known ? LagCurve::Range{std::min(range.least, lag), std::max(range.most, lag), true}
-                        : LagCurve::Range{lag, lag, true};
+    range = range.known
+                ? LagCurve::Range{std::min(range.least, lag), std::max(range.most, lag), true}
+                : LagCurve::Range{lag, lag, true};
   }
   return greatest_lag_.emplace(range);
 }
 
 const RankClasses& Session::classes(std::int32_t document) const {
   if (compares() && corresponds())
-    document = at(0).trace().label == TraceLabel::Measured &&
-                       at(1).trace().label != TraceLabel::Measured
-                   ? 0
-                   : 1;
+    document =
+        at(0).trace().label == TraceLabel::Measured && at(1).trace().label != TraceLabel::Measured
+            ? 0
+            : 1;
   return at(document).classes();
 }
 

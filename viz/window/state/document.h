@@ -175,8 +175,8 @@ class Session {
   bool same_schedule_ = false;
   std::vector<std::vector<OpId>> counterparts_;  // per document and op
   std::optional<Waterfall> waterfall_;
-  const std::vector<OpId>& same() const;  // per op of the second
-  mutable std::vector<OpId> same_;        // where the schedule is one
+  const std::vector<OpId>& same() const;                 // per op of the second
+  mutable std::vector<OpId> same_;                       // where the schedule is one
   mutable std::vector<std::unique_ptr<LagCurve>> lags_;  // per row
   mutable std::optional<LagCurve::Range> greatest_lag_;
   std::int64_t longest_step_ = 1, warmup_end_ = 0, cooldown_begin_ = 0;

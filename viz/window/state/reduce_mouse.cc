@@ -132,10 +132,10 @@ void Reducer::release(const Event& e) {
     select(found.heat != nullptr ? op_in_heat(at, e.x, e.y) : found.op, false);
     if (found.memory != nullptr) {
       const std::int32_t d = found.memory->document;
-      state.memory_at = MemoryAt{d, found.memory->row,
-                                 static_cast<std::int64_t>(std::floor(at.time_at(state, e.x))) +
-                                     session.origin(d, state.alignment) -
-                                     session.at(d).trace().begin.value};
+      state.memory_at =
+          MemoryAt{d, found.memory->row,
+                   static_cast<std::int64_t>(std::floor(at.time_at(state, e.x))) +
+                       session.origin(d, state.alignment) - session.at(d).trace().begin.value};
     }
     // A click on a bubble selects the op that ends it.
     if (!found.op && found.idle >= 0) {

@@ -217,7 +217,8 @@ std::string no_waits(const Session& session) {
 void straggler_lines(const Session& session, const ViewState& state, Table& table) {
   const bool two = session.compares();
   bool over = false;
-  for (const Document& document : session.documents()) over = over || !document.over_median().empty();
+  for (const Document& document : session.documents())
+    over = over || !document.over_median().empty();
   table.columns = {{"rank", 1.5}};
   if (two) table.columns.push_back({"trace", 0.9});
   table.columns.insert(table.columns.end(), {{"waited", 0.9, true},
@@ -245,18 +246,19 @@ void straggler_lines(const Session& session, const ViewState& state, Table& tabl
     const std::vector<std::uint8_t> rows = kept_rows(trace, state.filter);
     for (const WaitedFor& one : document.waited_for()) {
       if (rows[one.row.index()] == 0 || table.lines.size() >= kMostLines) continue;
-      TableLine line{.cells = {{row_name(trace, one.row)}},
-                     .op = {d, one.op},
-                     .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
+      TableLine line{
+          .cells = {{row_name(trace, one.row)}},
+          .op = {d, one.op},
+          .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
       if (two) line.cells.push_back({side_of(trace)});
-      line.cells.insert(
-          line.cells.end(),
-          {time_cell(one.time()), share_cell(one.time(), whole), count_cell(one.bubbles),
-           one.op ? time_cell(one.longest) : Cell{},
-           {one.op ? op_name(trace, one.op) : ""},
-           {one.op ? op_name(trace, one.waiter) + " on " +
-                         row_name(trace, trace.row_of(one.waiter))
-                   : ""}});
+      line.cells.insert(line.cells.end(), {time_cell(one.time()),
+                                           share_cell(one.time(), whole),
+                                           count_cell(one.bubbles),
+                                           one.op ? time_cell(one.longest) : Cell{},
+                                           {one.op ? op_name(trace, one.op) : ""},
+                                           {one.op ? op_name(trace, one.waiter) + " on " +
+                                                         row_name(trace, trace.row_of(one.waiter))
+                                                   : ""}});
       if (over) {
         const double by = median.empty() ? 0 : median[one.row.index()];
         line.cells.push_back(median.empty() ? Cell{}
@@ -267,13 +269,11 @@ void straggler_lines(const Session& session, const ViewState& state, Table& tabl
       table.lines.push_back(std::move(line));
     }
   }
-  std::ranges::stable_sort(table.lines, std::greater{}, [&](const TableLine& line) {
-    return line.cells[two ? 2 : 1].value;
-  });
+  std::ranges::stable_sort(table.lines, std::greater{},
+                           [&](const TableLine& line) { return line.cells[two ? 2 : 1].value; });
   table.note = ranks == 0 ? no_waits(session)
                           : "others waited " + time_text(all) + " of ranks' time for " +
-                                std::to_string(ranks) +
-                                (ranks == 1 ? " rank" : " ranks") +
+                                std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
                                 "; filling and draining not counted";
 }
 
@@ -301,34 +301,32 @@ void wait_lines(const Session& session, const ViewState& state, Table& table) {
     const std::vector<std::uint8_t> rows = kept_rows(trace, state.filter);
     for (const RankWait& one : document.rank_waits()) {
       if (rows[one.waiter.index()] == 0 || table.lines.size() >= kMostLines) continue;
-      const std::int64_t own =
-          trace.rows[one.waiter.index()].multiplicity * trace.step().value;
-      TableLine line{.cells = {{row_name(trace, one.waiter)}},
-                     .op = {d, one.waiting},
-                     .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
+      const std::int64_t own = trace.rows[one.waiter.index()].multiplicity * trace.step().value;
+      TableLine line{
+          .cells = {{row_name(trace, one.waiter)}},
+          .op = {d, one.waiting},
+          .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
       if (two) line.cells.push_back({side_of(trace)});
-      line.cells.insert(line.cells.end(),
-                        {{row_name(trace, one.source)},
-                         time_cell(one.time()),
-                         share_cell(one.time(), own),
-                         count_cell(one.bubbles),
-                         one.op ? time_cell(one.longest) : Cell{},
-                         {one.op ? op_name(trace, one.waiting) : ""},
-                         {one.op ? op_name(trace, one.op) : ""},
-                         {cause_name(one.op, one.cause)}});
+      line.cells.insert(line.cells.end(), {{row_name(trace, one.source)},
+                                           time_cell(one.time()),
+                                           share_cell(one.time(), own),
+                                           count_cell(one.bubbles),
+                                           one.op ? time_cell(one.longest) : Cell{},
+                                           {one.op ? op_name(trace, one.waiting) : ""},
+                                           {one.op ? op_name(trace, one.op) : ""},
+                                           {cause_name(one.op, one.cause)}});
       line.bars = cause_bars(one, most, state.dark ? Theme::Dark : Theme::Light);
       table.lines.push_back(std::move(line));
     }
   }
-  std::ranges::stable_sort(table.lines, std::greater{}, [&](const TableLine& line) {
-    return line.cells[two ? 3 : 2].value;
-  });
-  table.note = pairs == 0 ? no_waits(session)
-                          : std::to_string(pairs) +
-                                " pairs of rows; filling and draining not counted" +
-                                (pairs > table.lines.size()
-                                     ? ", " + std::to_string(table.lines.size()) + " shown"
-                                     : std::string());
+  std::ranges::stable_sort(table.lines, std::greater{},
+                           [&](const TableLine& line) { return line.cells[two ? 3 : 2].value; });
+  table.note =
+      pairs == 0
+          ? no_waits(session)
+          : std::to_string(pairs) + " pairs of rows; filling and draining not counted" +
+                (pairs > table.lines.size() ? ", " + std::to_string(table.lines.size()) + " shown"
+                                            : std::string());
 }
 
 // From the first step to the second: each bar begins where the one above it ends.
@@ -352,8 +350,9 @@ void cause_lines(const Session& session, Table& table) {
   }
   // Where the differences are small against the totals the bars do not begin at 0.
   constexpr std::int64_t kSmall = 4;
-  const std::int64_t zero =
-      least < most && (most - least) * kSmall < most ? std::max<std::int64_t>(0, least - (most - least) / 2) : 0;
+  const std::int64_t zero = least < most && (most - least) * kSmall < most
+                                ? std::max<std::int64_t>(0, least - (most - least) / 2)
+                                : 0;
   const auto share = [&](std::int64_t ns) {
     return static_cast<float>(static_cast<double>(ns - zero) /
                               static_cast<double>(std::max<std::int64_t>(1, most - zero)));
@@ -373,13 +372,15 @@ void cause_lines(const Session& session, Table& table) {
       difference.text = "+" + difference.text;
       part.text = "+" + part.text;
     }
-    table.lines.push_back({.cells = {{step.label}, std::move(difference), std::move(part), {}},
-                           .color = color,
-                           .bars = {{share(std::min(at, next)), share(std::max(at, next)), color}}});
+    table.lines.push_back(
+        {.cells = {{step.label}, std::move(difference), std::move(part), {}},
+         .color = color,
+         .bars = {{share(std::min(at, next)), share(std::max(at, next)), color}}});
     at = next;
   }
   total(fall.to, at);
-  table.note = fall.title + (fall.title.ends_with('.') ? "" : ".") + (zero > 0 ? " Bars begin at " + time_text(zero) + "." : "");
+  table.note = fall.title + (fall.title.ends_with('.') ? "" : ".") +
+               (zero > 0 ? " Bars begin at " + time_text(zero) + "." : "");
 }
 
 // Values where the trace has them, else what memory is for.

@@ -247,7 +247,8 @@ void Widgets::lines(const ViewState& state, const Table& table) {
         ImGui::TextUnformatted(text.c_str());
         if (k + 1 < line.cells.size()) continue;
         for (const TableLine::Bar& bar : line.bars) {  // below a text thin
-          const float bottom = at.y + height, tall = text.empty() ? height * 0.8f : 2 * static_cast<float>(scale_);
+          const float bottom = at.y + height,
+                      tall = text.empty() ? height * 0.8f : 2 * static_cast<float>(scale_);
           const float left = at.x + width * bar.begin;
           draw.AddRectFilled({left, bottom - tall},
                              {std::max(left + 1, at.x + width * bar.end), bottom},
