@@ -3,8 +3,9 @@
 // elements of each type that a CPU computes in.
 //
 // One source is compiled for several instruction sets (kernels.inc); dispatch.cc chooses once at
-// run time. Equal inputs give equal bits, with AVX2 and AVX-512 the same. A thread's first product
-// takes 1.8 MB for packed blocks, once.
+// run time. Equal inputs give equal bits, with AVX2, AVX-512 and AVX-512 BF16 the same; AMX adds in
+// an order of its own. A thread's first product takes 1.8 MB for packed blocks, once, and its first
+// of bf16 as much again with the last two.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ struct KernelsOf {
 
 // What is named without a type is fp32's.
 struct KernelTable : KernelsOf<float> {
-  std::string_view instruction_set;  // "avx512", "avx2", "generic"
+  std::string_view instruction_set;  // "amx", "avx512_bf16", "avx512", "avx2", "generic"
   KernelsOf<BFloat16> bfloat16;
   KernelsOf<Float16> float16;
   template <class Of>

@@ -92,6 +92,11 @@ TEST_F(KernelBits, OfProductsOfBf16) {
     narrow.bfloat16.linear_weight(m, n, k, dy.data(), x.data(), one.data());
     pairs->bfloat16.linear_weight(m, n, k, dy.data(), x.data(), other.data());
     EXPECT_EQ(one, other);
+    Floats sums = noise(n, 6), others = sums;
+    narrow.bfloat16.linear_weight_bias(m, n, k, dy.data(), x.data(), one.data(), sums.data());
+    pairs->bfloat16.linear_weight_bias(m, n, k, dy.data(), x.data(), other.data(), others.data());
+    EXPECT_EQ(one, other);
+    EXPECT_EQ(sums, others);
   }
 }
 
