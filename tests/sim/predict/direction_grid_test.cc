@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/predict.h"
 #include "sim/report/overlap_note.h"
@@ -484,37 +485,31 @@ bool explained(Way way, const Measured& before, const Measured& after) {
 bool by_our_executor(const RandomScenario& of) {
   return of.scenario.plan.runtime.own_executor;
 }
-bool on_blackwell(const RandomScenario& of) {
-  return of.cluster.gpu.architecture == "blackwell";
-}
-bool offloading(const RandomScenario& of) {
-  return of.scenario.plan.offload.any();
-}
-bool by_our_chimera(const RandomScenario& of) {
-  const Plan& plan = of.scenario.plan;
-  return by_our_executor(of) && plan.schedule == "chimera" && plan.zero_stage == 3;
-}
-bool gathering_once(const RandomScenario& of) {
-  return of.scenario.plan.keeps_gathered() && of.scenario.plan.overlap_gradient_reduce;
-}
-bool by_muon(const RandomScenario& of) {
-  return of.scenario.plan.optimizer == Optimizer::Muon;
-}
 bool by_one_gpu(const RandomScenario& base) {
   return base.scenario.plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
-}
-bool by_our_gathers(const RandomScenario& of) {
-  const Plan& plan = of.scenario.plan;
-  return by_our_executor(of) && plan.zero_stage == 3 && plan.pipeline_parallel > 1;
 }
 bool warming_up_longer(const RandomScenario& base) {
   return base.scenario.plan.extra_warmup > 0;
 }
 
-// Rules that do not hold yet, with what is wrong, and of which scenarios (null: of all). What goes
-// against them is counted, and no failure.
+bool in_pieces(const RandomScenario& base) {
+  return base.scenario.plan.overlap_tensor_parallel == TensorOverlap::Chunked;
+}
+bool ahead(const RandomScenario& base) {
+  return recomputes_in_advance(base.scenario.plan);
+}
+constexpr std::string_view kAhead =
+    "what is computed again ahead of its backward lives where a rank waits, and other orders have "
+    "other waits: two of 1,000, by 0.6 and 17.8 %";
+constexpr std::string_view kPacked =
+    "our executor's arena is packed anew, and not always as well: three of 1,000, by 1.4 to 4.6 %";
+
+// Rules that do not hold yet, with what is wrong, by which share at most step and memory go against
+// them (0: not at all), and of which scenarios (null: of all). That much is counted, and no
+// failure.
 struct Awaited {
   std::string_view row, why;
+  double step = 0, memory = 0;
   bool (*of)(const RandomScenario&) = nullptr;
 
   bool covers(std::string_view name, const RandomScenario& base) const {
@@ -522,49 +517,24 @@ struct Awaited {
   }
 };
 constexpr Awaited kAwaited[]{
-    {"memory twice as fast",
-     "a layer that waits less for memory draws more power, so the clock falls, and Muon's "
-     "products, "
-     "at the end of the step, run at it, too",
-     by_muon},
-    {"optimizer states in host memory",
-     "our executor's buckets are then whole segments, more and smaller ones, whose reductions "
-     "begin "
-     "earlier: no note says so",
-     by_our_executor},
-    {"an MLP twice as wide",
-     "a measured product of few microseconds has its launch in it, and the share of the peak that "
-     "is read off it is carried to larger ones, until the formula takes over",
-     on_blackwell},
-    {"a replica that is told apart", "which of two copies to the host goes first is decided anew",
-     offloading},
-    {"recompute none to selective",
-     "longer backwards change whose gathers and reductions go first: one of 60 has a step 4 % "
-     "shorter and, at the pipeline's ends, gradients that live longer, 3.7 % more memory",
-     by_our_chimera},
-    {"a host that waits for every kernel",
-     "nothing is then reduced beside the last backwards either, and a reduction of whole stages "
-     "there holds up the stages before it: one of 60, by 3 %",
-     gathering_once},
     {"replicas with their samples",
-     "GPU 0 holds what it gathers from every replica: more of them, more there", by_one_gpu},
+     "GPU 0 holds what it gathers from every replica: twice as many, at most twice as much", 0, 1,
+     by_one_gpu},
     {"a replica that is told apart",
      "which of two transfers goes first is decided anew, in a pipeline that warms up longer than "
      "it "
-     "must: one of 80, by 0.06 %",
-     warming_up_longer},
-    {"twice the micro-batches",
-     "our executor's arena is packed anew where gathers come at other times: one of 80 has 1.4 % "
-     "less memory",
-     by_our_gathers},
-    {"half the latency",
-     "which of two transfers goes first, in a pipeline that warms up longer than it must: one of "
-     "80, by 0.53 %",
-     warming_up_longer},
-    {"gathers beside the forward", "not understood: one of 80, by 1.6 %, with one micro-batch"},
-    {"compiled kernels",
-     "one kernel for a norm, a rotation or an activation ends the stretch of products that hides a "
-     "collective; kernels op by op do not"},
+     "must: one of 1,000, by 0.06 %",
+     0.001, 0, warming_up_longer},
+    {"a host that waits for every kernel",
+     "pieces of products fall away with their overlap, which slow links had made longer than the "
+     "whole: one of 1,000, by 19 %",
+     0.2, 0, in_pieces},
+    {"a host that waits for every kernel", kTurnsWhy, 0.003, 0, warming_up_longer},
+    {"twice the micro-batches", kPacked, 0, 0.05, by_our_executor},
+    {"twice the micro-batches", kAhead, 0, 0.18, ahead},
+    {"1F1B for GPipe", kAhead, 0, 0.01, ahead},
+    {"sequences twice as long", kPacked, 0, 0.05, by_our_executor},
+    {"micro-batches twice as large", kPacked, 0, 0.05, by_our_executor},
 };
 
 std::int64_t asked(const char* name, std::int64_t usual) {
@@ -604,10 +574,15 @@ TEST(DirectionGrid, AChangeGoesTheWayItMust) {
       if (!after) continue;
       Tally& tally = tallies[row.name];
       ++tally.tried;
-      const bool awaited = std::ranges::any_of(
-          kAwaited, [&](const Awaited& one) { return one.covers(row.name, base); });
-      const auto told = [&](const char* what, std::int64_t from, std::int64_t to) {
-        if (awaited) return;
+      double step_awaited = 0, memory_awaited = 0;
+      for (const Awaited& one : kAwaited) {
+        if (!one.covers(row.name, base)) continue;
+        step_awaited = std::max(step_awaited, one.step);
+        memory_awaited = std::max(memory_awaited, one.memory);
+      }
+      const auto told = [&](const char* what, std::int64_t from, std::int64_t to, double most) {
+        const double share = static_cast<double>(to) / static_cast<double>(from) - 1;
+        if (std::abs(share) <= most) return;
         ADD_FAILURE() << row.name << ", seed " << seed << ": " << what << ' ' << from << " -> "
                       << to << " (" << static_cast<double>(to) / static_cast<double>(from) << ")\n"
                       << base.text.text() << '\n'
@@ -629,11 +604,11 @@ TEST(DirectionGrid, AChangeGoesTheWayItMust) {
         ++tally.explained;
       } else if (!step) {
         ++tally.step;
-        told("step [ns]", before->step_ns, after->step_ns);
+        told("step [ns]", before->step_ns, after->step_ns, step_awaited);
       }
       if (!memory) {
         ++tally.memory;
-        told("memory [B]", before->allocated, after->allocated);
+        told("memory [B]", before->allocated, after->allocated, memory_awaited);
       }
     }
   }
@@ -644,6 +619,7 @@ TEST(DirectionGrid, AChangeGoesTheWayItMust) {
         std::string(row.name).c_str(), tally.tried, tally.step, tally.memory, tally.explained,
         tally.noted);
     EXPECT_LE(50 * tally.explained, std::max(tally.tried, 50)) << row.name;
+    EXPECT_TRUE(tally.tried > 0 || !all) << row.name;
   }
   EXPECT_EQ(unpredicted, 0);
 }
