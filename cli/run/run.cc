@@ -84,6 +84,10 @@ int run(const RunFlags& flags) {
     const Result<> good = check_throttle(flags, scenario, device.value(), processes.value());
     if (!good) return fail(good.error());
   }
+  if (!flags.offload_dir.empty() &&
+      !(scenario.plan.offload.any() && scenario.plan.offload_to == OffloadTarget::Nvme)) {
+    return fail("run: --offload-dir: nothing goes to drives (plan.offload, plan.offload_to nvme)");
+  }
   if (!flags.throttle.empty() && processes) {
     scenario.run_notes.push_back("run: --throttle: links between processes are slowed: " +
                                  throttle_text(flags.links()));

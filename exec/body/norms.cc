@@ -6,6 +6,7 @@
 
 #include "exec/body/node_rows.h"
 #include "exec/body/token_rows.h"
+#include "schedules/model/parts.h"
 
 namespace rehearse::exec {
 namespace {
@@ -55,7 +56,7 @@ NormForm norm_form(const OpView& op, const Node& n) {
     case ParameterRole::QueryDownNorm:
       return {latent.q_lora_rank, LatentAttention::kNormEpsilon};
     case ParameterRole::KeyValueDownNorm:
-      return {latent.kv_lora_rank, LatentAttention::kNormEpsilon};
+      return {compressed_key_value_columns(op.shared.model), LatentAttention::kNormEpsilon};
     default:
       return {op.shared.shape.hidden, op.shared.model.norm_epsilon};
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "exec/body/node_rows.h"
+#include "schedules/model/parts.h"
 
 namespace rehearse::exec {
 namespace {
@@ -23,7 +24,8 @@ void for_columns_of_product(const OpView& op, const Use& use) {
   const RankShape& s = op.shared.shape;
   const LatentAttention& latent = op.shared.model.latent;
   if (latent.used()) {
-    const std::int64_t kept = latent.kv_lora_rank, rotary = latent.qk_rope_head_dim;
+    const std::int64_t kept = compressed_key_value_columns(op.shared.model);
+    const std::int64_t rotary = latent.qk_rope_head_dim;
     const auto part = [&](const ProductColumns& one) { use(one, kept + rotary, s.local); };
     part({.whole = 0, .columns = kept, .stride = kept});
     part({.whole = kept, .columns = rotary, .stride = rotary, .which = 1});

@@ -94,9 +94,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
       if (!host) return host.error();
       rank->host = host.value();
     }
-    if (!schedule.nvme_bytes.empty()) {
-      Result<OffloadFile> file =
-          OffloadFile::open(options.drives, schedule.nvme_bytes[rank->row.index()].value);
+    const std::int64_t away =
+        schedule.nvme_bytes.empty() ? 0 : schedule.nvme_bytes[rank->row.index()].value;
+    if (away > 0) {
+      Result<OffloadFile> file = OffloadFile::open(options.drives, away);
       if (!file) return file.error();
       rank->drives = std::move(file).value();
     }

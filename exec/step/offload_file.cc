@@ -15,11 +15,12 @@
 namespace rehearse::exec {
 namespace {
 
-// A full drive is the machine's; a directory that is none, whoever named it.
+// A directory that is none, or may not be written, is who named it to blame for; all else is the
+// machine's.
 Error no_file(const std::string& directory, std::int64_t bytes, int why) {
   return {.message = "plan.offload_to: nvme: " + directory + ": " + std::strerror(why) + " (" +
                      std::to_string(bytes) + " bytes for a rank; --offload-dir)",
-          .machine = why == ENOSPC};
+          .machine = why != ENOENT && why != ENOTDIR && why != EACCES};
 }
 
 }  // namespace
@@ -55,12 +56,12 @@ Result<OffloadFile> OffloadFile::open(std::string directory, std::int64_t bytes)
   if (made.file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without them
     std::string name = directory + "/rehearse-offload-XXXXXX";
     made.file_ = mkostemp(name.data(), O_CLOEXEC);
-    if (made.file_ >= 0) unlink(name.c_str());
+    if (made.file_ >= 0 && unlink(name.c_str()) != 0) return no_file(directory, bytes, errno);
   }
   if (made.file_ < 0) return no_file(directory, bytes, errno);
-  if (const int why = posix_fallocate(made.file_, 0, bytes); why != 0) {
-    return no_file(directory, bytes, why);
-  }
+  int why = EINTR;
+  while (why == EINTR) why = posix_fallocate(made.file_, 0, bytes);
+  if (why != 0) return no_file(directory, bytes, why);
   void* mapped = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
                       made.file_, 0);
   if (mapped == MAP_FAILED) return no_file(directory, bytes, errno);

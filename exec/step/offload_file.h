@@ -18,12 +18,14 @@ class OffloadFile {
   OffloadFile(OffloadFile&& other) noexcept;
   OffloadFile& operator=(OffloadFile&& other) noexcept;
   ~OffloadFile();
-  // Zeroed, with its room on the drives taken, so that no write fails for want of it. `directory`
-  // empty: that of temporary files. Errors: no room, or no such directory, in one line.
+  // REQUIRES: bytes > 0. Zeroed, with its room on the drives taken, so that no write fails for want
+  // of it where the file system writes in place. `directory` empty: that of temporary files, which
+  // may be memory. Errors: no room, or no such directory, in one line.
   static Result<OffloadFile> open(std::string directory, std::int64_t bytes);
 
   std::byte* data() const { return data_; }
-  // The bytes need not stay in memory: begins to write them, and forgets the pages.
+  // The bytes need not stay in memory: begins to write them, and forgets the pages. A drive that
+  // fails later is seen as its pages are read: SIGBUS ends the process, with no line of ours.
   void release(const std::byte* begin, std::int64_t bytes) const;
   void release_all() const { release(data_, bytes_); }
 

@@ -251,7 +251,10 @@ std::vector<std::string> schema_bounds(const KeySpec& spec) {
 // A word that stands for itself in a pattern: "a2a+p2p".
 std::string literal(std::string_view word) {
   std::string text;
-  for (const char c : word) text += c == '+' ? std::string("\\+") : std::string(1, c);
+  for (const char c : word) {
+    if (std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos) text += '\\';
+    text += c;
+  }
   return text;
 }
 

@@ -255,6 +255,10 @@ std::int64_t compressed_columns(const Transformer& model) {
   return model.latent.q_lora_rank + model.latent.kv_lora_rank;
 }
 
+std::int64_t compressed_key_value_columns(const Transformer& model) {
+  return model.latent.kv_lora_rank;
+}
+
 std::int64_t elements_of(const std::vector<ModelPart>& parts) {
   return std::accumulate(
       parts.begin(), parts.end(), std::int64_t{0},

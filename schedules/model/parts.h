@@ -73,6 +73,8 @@ std::vector<ModelPart> head_parts(const Transformer& model);
 const ModelPart* find_part(const std::vector<ModelPart>& parts, ParameterRole role);
 // Columns that a token's queries, keys and values are compressed to (LatentAttention), together.
 std::int64_t compressed_columns(const Transformer& model);
+// Those of keys and values alone, beside which the rotary part stands.
+std::int64_t compressed_key_value_columns(const Transformer& model);
 
 // Elements of all parts.
 std::int64_t elements_of(const std::vector<ModelPart>& parts);

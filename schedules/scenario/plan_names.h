@@ -17,7 +17,6 @@ inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "select
 inline constexpr std::array<std::string_view, 5> kTransferFormNames{
     "time_sorted", "producer_order", "consumer_order", "grouped", "serial"};
 // Words of `offload`; the first means nothing, the others are the members of Offload.
-inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
 inline constexpr std::array<std::string_view, 2> kOffloadTargetNames{"host", "nvme"};
 inline constexpr std::array<std::string_view, 3> kOffloadedActivationsNames{"all", "checkpoints",
                                                                             "chosen"};

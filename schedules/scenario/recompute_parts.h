@@ -36,9 +36,11 @@ bool recomputes_streams(const Transformer& model, const Plan& plan);
 
 // Whether what backwards compute again may stand in the plan's order as ops of its own, ahead of
 // them (schedules/order/place_recompute.h): somebody asks for it, there is something to compute
-// again, ranks that wait for gradients, and no file that has its own opinion.
+// again, ranks that wait for gradients, room that is known under a limit, and no file that has its
+// own opinion.
 inline bool recomputes_in_advance(const Plan& plan) {
-  return plan.places_recompute && plan.recompute.any() && plan.pipeline_parallel > 1 &&
+  const bool room = plan.memory_limit == 0 || plan.runtime.performer().keeps_slabs;
+  return plan.places_recompute && plan.recompute.any() && plan.pipeline_parallel > 1 && room &&
          !plan.schedule.starts_with("file:");
 }
 

@@ -40,14 +40,14 @@ TransferCost handover_cost(const Plan& plan, Bytes bytes, const Path& path,
 // A copy between the row's device and its host (`path` = Network::to_host).
 TransferCost host_copy_cost(Bytes bytes, bool to_host, const Path& path, const Network& network);
 
-// An optimizer's update by the host's processors, which the ranks of a node share; `bytes`: what it
-// reads and writes.
 // The same to or from the drives of the row's node, through its host, while `ranks` of its ranks do
 // so: the slower of the two. Where the cluster does not say how fast drives are, that to the host.
 TransferCost nvme_copy_cost(Bytes bytes, bool to_host, std::int32_t ranks, const Path& path,
                             const Network& network);
 // What `ranks` of a node, at once, take to read and then write so much of each [ns].
 Nanoseconds nvme_time(Bytes read, Bytes written, std::int32_t ranks, const Network& network);
+// An optimizer's update by the host's processors, which the ranks of a node share; `bytes`: what it
+// reads and writes.
 Nanoseconds host_update_time(Bytes bytes, std::int32_t ranks_per_node, const Network& network);
 
 }  // namespace rehearse::sim

@@ -81,6 +81,7 @@ refused 3 "this machine has" run "$scenario" --set model.n_embd=65536 --set mode
 ( ulimit -f 8 && refused 3 "full.trace: cannot write: File too large" run "$scenario" --steps 1 \
     --trace "$work/full.trace" && exit $status ) || status=1  # as a full disk
 refused 2 "must be a number" run "$scenario" --timeout nan
+refused 2 "offload-dir: nothing goes to drives" run "$scenario" --offload-dir "$work"
 
 # The host is the device: said, and run.
 "$rehearse" run "$scenario" --set plan.offload=optimizer --steps 1 >/dev/null 2>"$work/err" || fail "offload does not run"

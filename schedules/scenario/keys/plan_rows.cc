@@ -66,6 +66,9 @@ constexpr std::string_view kOneKernel =
 bool on(const JsonValue& value) {
   return value.boolean;
 }
+bool off(const JsonValue& value) {
+  return !value.boolean;
+}
 bool any(const JsonValue&) {
   return true;
 }
@@ -83,6 +86,10 @@ bool no_tensor_parallel(const Plan& plan) {
 bool has_pairs(const Plan& plan) {
   const ScheduleInfo* info = find_schedule(plan.schedule);
   return plan.pipeline_parallel > 1 && (info == nullptr || info->pairing == Pairing::Always);
+}
+bool is_planned(const Plan& plan) {
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  return info != nullptr && info->planned;
 }
 bool one_position(const Plan& plan) {
   return plan.pipeline_parallel == 1;
@@ -214,6 +221,8 @@ constexpr std::array kPlanRows{
                              "operands cut in rows and columns; left out: none"},
             .field = &Plan::tensor_parallel_2d,
             .text = plan_values::tensor_grid,
+            .idle = {{{any, [](const Plan& p) { return !p.tensor_parallel_2d.any(); },
+                       "one rank is no grid"}}},
             .splits = true},
     PlanRow{.key = size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
             .field = &Plan::pipeline_parallel,
@@ -514,7 +523,15 @@ constexpr std::array kPlanRows{
                    "nothing is computed again: recompute is none"},
                   {on,
                    [](const Plan& p) { return one_position(p) || p.schedule.starts_with("file:"); },
-                   "no rank waits for a gradient, or a file says where it stands"}}}},
+                   "no rank waits for a gradient, or a file says where it stands"},
+                  {on,
+                   [](const Plan& p) {
+                     return p.memory_limit > 0 && !p.runtime.performer().keeps_slabs;
+                   },
+                   "under memory_limit: how much a framework's tensors would need ahead of their "
+                   "backward, an order does not know"},
+                  {off, [](const Plan& p) { return p.may_place_recompute() && is_planned(p); },
+                   "a planned order of runtime rehearse is tried with it and without"}}}},
     PlanRow{
         .key = {.name = "loss_chunks",
                 .types = kInteger,

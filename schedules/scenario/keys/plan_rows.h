@@ -50,7 +50,7 @@ struct PlanRow {
   PlanField field{};
   // The value as JSON in a report; null: the field's. An empty text leaves the key out.
   std::string (*text)(const Plan& plan) = nullptr;
-  std::array<IdleWhen, 2> idle{};
+  std::array<IdleWhen, 4> idle{};
   // A plan may be changed in it so that it fits: the values that need no more memory, as JSON, the
   // plan's own first. `all`: every legal value.
   std::vector<std::string> (*smaller)(const Plan& plan) = nullptr;

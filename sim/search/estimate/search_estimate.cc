@@ -586,7 +586,10 @@ class MeshEstimator {
   double away_link(const Plan& plan, BytesPerSecond drives) const {
     const double host = host_link();
     if (plan.offload_to != OffloadTarget::Nvme || drives.value <= 0) return host;
-    return std::min(host, drives.value / std::min(plan.gpus(), setup_.cluster->gpus_per_node));
+    return std::min(host, drives.value / ranks_of_node(plan));
+  }
+  std::int32_t ranks_of_node(const Plan& plan) const {
+    return std::min(plan.gpus(), setup_.cluster->gpus_per_node);
   }
 
   // What the end of the step adds [ns]. Where the device updates: what it lacks comes and goes at
@@ -598,16 +601,18 @@ class MeshEstimator {
     const Cluster& cluster = *setup_.cluster;
     const double states = plan.offload.optimizer ? static_cast<double>(state_bytes(plan, 1)) : 0;
     const double parameters = plan.offload.parameters ? plan.precision.parameters : 0;
-    const double written = away_link(plan, cluster.nvme.write);  // the slower of the two ways
-    if (!plan.updates_on_host()) return 1e9 * owned * (states + parameters) / written;
+    const double written = away_link(plan, cluster.nvme.write);
+    if (!plan.updates_on_host()) {
+      const double slower = std::min(written, away_link(plan, cluster.nvme.read));
+      return 1e9 * owned * (states + parameters) / slower;
+    }
     const double host = setup_.tables.collectives.constants.host_update_rate *
-                        std::max(1, cluster.host.sockets) /
-                        std::min(plan.gpus(), cluster.gpus_per_node);
+                        std::max(1, cluster.host.sockets) / ranks_of_node(plan);
     double swapped = 0;  // [s per parameter] gradients and states come and states go, in turn
     if (plan.offload_to == OffloadTarget::Nvme && cluster.nvme.known()) {
-      const double ranks = std::min(plan.gpus(), cluster.gpus_per_node);
-      swapped = ranks * ((plan.precision.gradients + states) / cluster.nvme.read.value +
-                         (states + parameters) / cluster.nvme.write.value);
+      swapped =
+          ranks_of_node(plan) * ((plan.precision.gradients + states) / cluster.nvme.read.value +
+                                 (states + parameters) / cluster.nvme.write.value);
     }
     return 1e9 * owned *
            (plan.precision.gradients / written +
