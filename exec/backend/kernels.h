@@ -69,9 +69,9 @@ class Kernels {
   virtual void update(Lane, const UpdateArguments&) = 0;
 
   // --- ways of computing the same, of which the fastest is taken; before the first step -----------
-  // Kernels that try them where these would compute, and compute nothing: what a call would write
-  // may hold anything. `arena`(bytes) is the lane's rank's: they fill it with numbers, and with
-  // zeros when they go. Null: there is nothing to choose.
+  // Kernels that try them where these would compute, and write nothing that is kept: what a call
+  // would write may hold anything. `arena`(bytes) is the lane's rank's: they fill it with numbers,
+  // and with zeros when they go. Null: there is nothing to choose.
   virtual std::unique_ptr<Kernels> trials(Lane, std::byte* /*arena*/, std::int64_t /*bytes*/) {
     return nullptr;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials of kernels before the first step (Kernels::trials): the bodies of a rank's compute ops are
-// walked once, with kernels that choose and compute nothing. Nobody is met, nothing is copied.
+// walked once, with kernels that choose and write nothing that is kept. Nobody is met, nothing is
+// copied.
 #pragma once
 
 #include "exec/step/rank_state.h"

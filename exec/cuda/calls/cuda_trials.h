@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tries kernels before the first step: rows whose way is chosen by trial make their choice,
-// all others do nothing.
+// all others write nothing that is kept.
 #pragma once
 
 #include "exec/backend/null_backend.h"

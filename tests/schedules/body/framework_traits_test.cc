@@ -424,7 +424,6 @@ TEST_F(FrameworkTraits, RecomputationApartIsTheFusedBackwardInTwo) {
            ' ' + std::to_string(node.bytes) + ' ' + std::to_string(node.launches) + ' ' +
            std::to_string(node.piece) + ' ' + std::to_string(node.flops);
   };
-  int compared = 0;
   for (const char* runtime : {"megatron", "megatron_2021", "fsdp", "torchtitan", "generic",
                               "megatron_deepspeed_2024", "aa_scaling"}) {
     for (const Recompute& recompute : {Recompute::full(), Recompute::selective(),
@@ -453,19 +452,18 @@ TEST_F(FrameworkTraits, RecomputationApartIsTheFusedBackwardInTwo) {
             (node.phase == NodePhase::Recompute ? first : rest).push_back(told(node));
           }
           const bool weight = direction == Direction::WeightGradient;
-          EXPECT_EQ(of_again, weight ? of_again : first) << runtime;
+          // Before a weight gradient the input gradient has computed it again.
+          EXPECT_EQ(weight ? std::vector<std::string>() : of_again, first) << runtime;
           EXPECT_EQ(of_rest, rest) << runtime;
           for (const Body* body : {&again, &apart}) {
             for (const Node& node : body->nodes) {
               EXPECT_LE(node.until, static_cast<std::int32_t>(body->nodes.size()));
             }
           }
-          ++compared;
         }
       }
     }
   }
-  EXPECT_EQ(compared, 7 * 3 * 2 * 3);
 }
 
 }  // namespace

@@ -171,7 +171,6 @@ TEST(Gemm, ATableOfItsOwnTypePricesEightBit) {
   EXPECT_LT((wide.ns - 3e3) / (narrow.ns - 3e3), 2.1);
 }
 
-// Experts' products are one call each on four streams: 64 experts leave as many SMs idle as 4.
 // A piece of a product under sequence parallelism has rows of four ranks' shards, which lie apart.
 // Where tiles end with the shards it takes as long as rows that lie together: 256 are one tile of
 // 256 and two of 128. 192 fill neither: the time grows as tiles and waves say, whether the product
@@ -199,6 +198,7 @@ TEST(Gemm, APieceOfShardsIsABatchWhoseTilesEndWithTheShards) {
   }
 }
 
+// Experts' products are one call each on four streams: 64 experts leave as many SMs idle as 4.
 TEST(Gemm, OnlyFourExpertsShareAWave) {
   const ComputeCosts costs = costs_of(h100_node(), false);
   const auto time_of = [&](std::int64_t experts) {

@@ -124,7 +124,7 @@ TEST(Teaching, TensorParallelBelongsInsideANode) {
 }
 
 // Weights travel with every micro-batch, activations with every sample.
-TEST(Teaching, AGridDividesActivationsAndPaysWhereTheyOutweighWeights) {
+TEST(Teaching, AGridDividesActivationsAndIsNoFasterForIt) {
   const auto bytes = [](const Prediction& p, GroupKind group) {
     std::int64_t sum = 0;
     for (const CommunicationRow& row : p.communication) {
@@ -141,14 +141,15 @@ TEST(Teaching, AGridDividesActivationsAndPaysWhereTheyOutweighWeights) {
   EXPECT_GT(small.step_s, 2 * grid.step_s);
   const std::vector<std::string> line{"plan.tensor_parallel_2d=null", "plan.tensor_parallel=64"};
   const Prediction one = predicted("tensor-grid-64", line);
-  EXPECT_LT(grid.step_s, 1.2 * one.step_s);
+  EXPECT_GT(grid.step_s, one.step_s);
+  EXPECT_LT(grid.step_s, 1.1 * one.step_s);
   EXPECT_GT(one.memory.peak_allocated, 8 * grid.memory.peak_allocated);
   EXPECT_FALSE(one.memory.fits);
   std::vector<std::string> along = line;
   along.emplace_back("plan.sequence_parallel=true");
   const Prediction sequence = predicted("tensor-grid-64", along);
   EXPECT_LT(5 * sequence.memory.peak_allocated, 6 * grid.memory.peak_allocated);
-  EXPECT_LT(sequence.step_s, 1.1 * grid.step_s);
+  EXPECT_LT(sequence.step_s, grid.step_s);
 }
 
 // On four nodes a ring waits for their links, and gathers and exchanges over all ranks are exposed;

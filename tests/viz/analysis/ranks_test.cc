@@ -140,8 +140,6 @@ TEST(Heat, IsTheSummarysIdleTime) {
   EXPECT_EQ(source.ranks(), sum.ranks);
 }
 
-// Three replicas of two positions, whose forwards take 10; those of the middle one take 15: a third
-// of each of its forwards is beyond the median. Nobody else's.
 // Of long traces inner columns are read from a grid, at any zoom: as op by op, to a millionth.
 TEST(Heat, ExcessFromTheGridIsThatOfTheOps) {
   Trace trace = fixture::replicas_trace(3, 40, 5, 2, {.forward = 1003, .backward = 1999});
@@ -174,6 +172,8 @@ TEST(Heat, ExcessFromTheGridIsThatOfTheOps) {
   EXPECT_GT(compared, 10'000);
 }
 
+// Three replicas of two positions, whose forwards take 10; those of the middle one take 15: a third
+// of each of its forwards is beyond the median. Nobody else's.
 TEST(Heat, ExcessIsTimeBeyondTheMedianOfEqualRanks) {
   const std::int32_t m = 6;
   const Trace trace = fixture::replicas_trace(2, m, 3, 1, {.forward = 1000, .backward = 2000});

@@ -68,7 +68,7 @@ struct HeatTable {
 class HeatSource {
  public:
   // REQUIRES: `index` is by kind and outlives the source. Of traces of more than `most_ops` ops
-  // excess is read from a grid of time where columns lie on one, to a millionth.
+  // excess is read from a grid of time where columns lie on one, in single precision.
   static constexpr std::int64_t kMostOps = 1 << 20;
   explicit HeatSource(const TraceIndex& index, std::int64_t most_ops = kMostOps);
 
