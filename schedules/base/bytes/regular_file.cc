@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/base/regular_file.h"
+#include "schedules/base/bytes/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/base/standard_input.h"
+#include "schedules/base/bytes/standard_input.h"
 
 #include <unistd.h>
 
