@@ -13,7 +13,7 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_document.h"
 #include "schedules/base/shipped.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/offload.h"
 #include "schedules/scenario/plan_names.h"

@@ -9,7 +9,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/base/shipped.h"
 #include "schedules/base/utf8.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/keys/plan_aliases.h"
 #include "schedules/scenario/keys/plan_rows.h"

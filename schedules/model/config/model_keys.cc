@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/model/model_keys.h"
+#include "schedules/model/config/model_keys.h"
 
 #include <array>
 
-#include "schedules/model/rope_config.h"
+#include "schedules/model/config/rope_config.h"
 
 namespace rehearse {
 namespace {

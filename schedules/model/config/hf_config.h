@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "schedules/base/json_reader.h"
-#include "schedules/model/config_keys.h"
+#include "schedules/model/config/config_keys.h"
 #include "schedules/model/model.h"
 
 namespace rehearse {

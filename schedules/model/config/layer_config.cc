@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/model/layer_config.h"
+#include "schedules/model/config/layer_config.h"
 
 #include <algorithm>
 #include <array>
 
-#include "schedules/model/config_keys.h"
+#include "schedules/model/config/config_keys.h"
 
 namespace rehearse {
 namespace {

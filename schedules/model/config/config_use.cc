@@ -4,9 +4,9 @@
 #include <iterator>
 
 #include "schedules/base/json_keys.h"
-#include "schedules/model/config_keys.h"
-#include "schedules/model/near_miss.h"
-#include "schedules/model/rope_config.h"
+#include "schedules/model/config/config_keys.h"
+#include "schedules/model/config/near_miss.h"
+#include "schedules/model/config/rope_config.h"
 
 namespace rehearse {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/model/near_miss.h"
+#include "schedules/model/config/near_miss.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/model/rope_config.h"
+#include "schedules/model/config/rope_config.h"
 
 #include <algorithm>
 #include <array>
 
-#include "schedules/model/config_keys.h"
-#include "schedules/model/near_miss.h"
+#include "schedules/model/config/config_keys.h"
+#include "schedules/model/config/near_miss.h"
 
 namespace rehearse {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/model/config_keys.h"
+#include "schedules/model/config/config_keys.h"
 
 #include <array>
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "schedules/model/config/layer_config.h"
+#include "schedules/model/config/model_keys.h"
+#include "schedules/model/config/rope_config.h"
 #include "schedules/model/dialects/hf_dialects.h"
 #include "schedules/model/kinds/mapping.h"
 #include "schedules/model/kinds/performed.h"
-#include "schedules/model/layer_config.h"
-#include "schedules/model/model_keys.h"
-#include "schedules/model/rope_config.h"
 
 namespace rehearse {
 namespace {
