@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/passes/summed_gradients.h"
+#include "schedules/passes/parameters/summed_gradients.h"
 
 #include <algorithm>
 
