@@ -15,7 +15,7 @@
 #include "schedules/base/shipped.h"
 #include "schedules/model/config/hf_config.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/search/report/saved_plan.h"
 #include "sim/search/space/framework.h"

@@ -9,8 +9,8 @@
 #include "exec/step/meetings.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/payload.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/mesh.h"
-#include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse::exec {

@@ -5,7 +5,7 @@
 // Invariant behind it: every rank that owns a part of a bucket updates it once, behind the norm of
 // all gradients; behind the step all replicas have, or will be brought, the same parameters.
 #include "schedules/passes/row_draft.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 
 namespace rehearse {
 namespace {

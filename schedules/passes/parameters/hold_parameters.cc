@@ -6,7 +6,7 @@
 // but on ranks that one GPU sends them to (DataParallel); the rows that update it, one of state.
 // They are the row's first values, in backward order.
 #include "schedules/passes/row_draft.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 
 namespace rehearse {
 

@@ -10,9 +10,9 @@
 #include "schedules/scenario/keys/plan_values.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/keys/smaller_values.h"
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 namespace keys {

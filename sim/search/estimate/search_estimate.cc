@@ -15,7 +15,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
 #include "schedules/scenario/zero/quantized_gather.h"

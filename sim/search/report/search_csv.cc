@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "sim/search/report/found_parts.h"
 #include "sim/search/report/search_report.h"
 

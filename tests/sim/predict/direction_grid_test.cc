@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/predict.h"
 #include "sim/report/overlap_note.h"

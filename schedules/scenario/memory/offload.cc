@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 
 #include <algorithm>
 

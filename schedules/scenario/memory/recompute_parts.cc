@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 
 #include <algorithm>
 
