@@ -28,7 +28,7 @@
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
 #include "sim/network/transfer_cost.h"
-#include "sim/predict/variation.h"
+#include "sim/predict/corrected/variation.h"
 
 namespace rehearse::sim {
 namespace {

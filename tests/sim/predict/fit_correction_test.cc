@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step that was measured on a cluster corrects it. The truth here is a cluster with rates of its
 // own: what was measured there, the described cluster learns.
-#include "sim/predict/fit_correction.h"
+#include "sim/predict/corrected/fit_correction.h"
 
 #include <gtest/gtest.h>
 

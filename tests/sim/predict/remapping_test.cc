@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step in which the caching allocator empties its cache takes longer, and no other step does.
-#include "sim/predict/remapping.h"
+#include "sim/predict/corrected/remapping.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUs that differ: equal ones change nothing, a slow one costs what the closed forms say, and who
 // waits for it is told.
-#include "sim/predict/variation.h"
+#include "sim/predict/corrected/variation.h"
 
 #include <gtest/gtest.h>
 

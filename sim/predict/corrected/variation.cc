@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/predict/variation.h"
+#include "sim/predict/corrected/variation.h"
 
 #include <algorithm>
 #include <numeric>

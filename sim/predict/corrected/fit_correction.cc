@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/predict/fit_correction.h"
+#include "sim/predict/corrected/fit_correction.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/predict/remapping.h"
+#include "sim/predict/corrected/remapping.h"
 
 #include <algorithm>
 #include <cassert>
