@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "exec/cpu/cpu_backend.h"
-#include "exec/step/meetings.h"
+#include "exec/step/exchanges/meetings.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/payload.h"
 #include "schedules/scenario/memory/optimizer_state.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "exec/body/gathered_loss.h"
-#include "exec/step/quantized_gather.h"
+#include "exec/step/exchanges/quantized_gather.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/payload.h"
 #include "schedules/ranks/group_key.h"

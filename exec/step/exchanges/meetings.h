@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 #include "schedules/scenario/layout.h"
 
 namespace rehearse::exec {

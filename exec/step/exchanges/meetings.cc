@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/step/meetings.h"
+#include "exec/step/exchanges/meetings.h"
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/step/exchange_counts.h"
+#include "exec/step/exchanges/exchange_counts.h"
 
 #include <algorithm>
 #include <tuple>

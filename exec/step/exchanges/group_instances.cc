@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 
 #include <algorithm>
 #include <array>

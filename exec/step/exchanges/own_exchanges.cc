@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/step/own_exchanges.h"
+#include "exec/step/exchanges/own_exchanges.h"
 
 #include <algorithm>
 #include <cmath>

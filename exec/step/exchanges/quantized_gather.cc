@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/step/quantized_gather.h"
+#include "exec/step/exchanges/quantized_gather.h"
 
 #include <algorithm>
 #include <cmath>
