@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kind of layout that the executor runs: what trains like one rank (matrix_test.cc), and
-// whose memory is as planned (tests/cli/resident_memory_test.cc).
+// whose memory is as planned (tests/cli/run/resident_memory_test.cc).
 #pragma once
 
 #include <algorithm>

@@ -16,9 +16,9 @@
 #include "schedules/trace/trace_inside.h"
 #include "sim/cluster/cluster.h"
 #include "tests/exec/step/layouts.h"
-#include "viz/analysis/two/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/ranks/stragglers.h"
+#include "viz/analysis/two/align.h"
 #include "viz/export/export.h"
 #include "viz/import/import.h"
 

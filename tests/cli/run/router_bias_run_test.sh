@@ -3,7 +3,7 @@
 # Routers with a correction bias, and experts that drop copies, through rehearse run: processes,
 # checkpoints, what is refused.
 # Usage: router_bias_run_test.sh REHEARSE.
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny_experts '"model_type": "glm4_moe", "num_hidden_layers": 3, "head_dim": 16,

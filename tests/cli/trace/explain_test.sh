@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # rehearse explain: scenarios, reports and traces against one another, predicted and measured; the causes of every answer
 # add up to the difference, in whole nanoseconds. usage: explain_test.sh REHEARSE
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 

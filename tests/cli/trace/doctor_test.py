@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 rehearse = os.path.abspath(sys.argv[1])
-root = pathlib.Path(__file__).parents[2]
+root = pathlib.Path(__file__).parents[3]
 os.chdir(root)
 work = pathlib.Path(tempfile.mkdtemp())
 

@@ -201,8 +201,9 @@ TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
                  "render: two traces: not --heat, --stragglers, --experts or --color-by");
   expect_refused("render " + trace + " --text --align wall",
                  "render: --align lays two traces side by side; this is one");
-  expect_refused("render " + trace + " " + trace + " --text --align 9F9",
-                 "render: --align 9F9: neither step nor wall, and no op of that name in both traces");
+  expect_refused(
+      "render " + trace + " " + trace + " --text --align 9F9",
+      "render: --align 9F9: neither step nor wall, and no op of that name in both traces");
   expect_refused("render " + trace + " --text --heat idle --stragglers",
                  "render: one of --heat, --stragglers and --experts");
   expect_refused("render " + trace + " --text --heat resource",

@@ -3,7 +3,7 @@
 # What cannot be written: a full disk is exit 3 whichever command writes, a place that is none is
 # exit 2; each in one line, in which names of thousands of letters are short. Usage:
 # full_disk_test.sh REHEARSE.
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 "$rehearse" simulate pipeline-1f1b --trace "$work/a.trace" >/dev/null || fail "no trace"

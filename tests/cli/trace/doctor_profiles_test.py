@@ -13,7 +13,7 @@ import tempfile
 from nsys_file import NsysFile
 
 rehearse = os.path.abspath(sys.argv[1])
-os.chdir(pathlib.Path(__file__).parents[2])
+os.chdir(pathlib.Path(__file__).parents[3])
 work = pathlib.Path(tempfile.mkdtemp())
 recorded = pathlib.Path("tests/data/profiles/slow_rank")
 PARTS = ("computing_ns", "communicating_ns", "waiting_ns", "data_ns", "host_ns")

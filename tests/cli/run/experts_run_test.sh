@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A model with experts through rehearse run: processes, checkpoints, rows of experts, room for them.
 # Usage: experts_run_test.sh REHEARSE.
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny_experts '"model_type": "mixtral", "num_hidden_layers": 2, "num_local_experts": 8,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Traces with a row for every rank, and those that hold one rank of each class: each opens in every
 # command that reads traces, and they lie side by side. Usage: folded_trace_test.sh REHEARSE.
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 old=tests/data/traces/folded/measured.trace scenario=tests/data/traces/folded/four-replicas.json

@@ -14,7 +14,7 @@ from mcp_lines import Server, check_result  # noqa: E402
 
 rehearse, calls = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 luck = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
-os.chdir(pathlib.Path(__file__).parents[2])
+os.chdir(pathlib.Path(__file__).parents[3])
 UNDER_WAY = 8
 
 server = Server(rehearse)

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from mcp_lines import KEY, Server, check_result  # noqa: E402
 
 rehearse = os.path.abspath(sys.argv[1])
-os.chdir(pathlib.Path(__file__).parents[2])
+os.chdir(pathlib.Path(__file__).parents[3])
 SCENARIO = {"name": "inline", "model": "gpt2-124m", "cluster": "dgx-a100-80gb", "gpus": 8,
             "plan": {"tensor_parallel": 2, "pipeline_parallel": 2, "global_batch": 32, "sequence_length": 1024,
                      "micro_batch": 1}}

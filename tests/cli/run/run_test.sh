@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # rehearse run as people and scripts call it. Usage: run_test.sh REHEARSE.
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints of rehearse run as people use them: go on, in any layout, after Ctrl-C, kill -9, a full
 # disk; files that others read. Usage: checkpoint_test.sh REHEARSE.
-cd "$(dirname "$0")/../.." || exit 2
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"data_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "zero_stage": 1,
