@@ -2,6 +2,7 @@
 #include "sim/compute/body_cost.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "schedules/body/framework/body_framework.h"
@@ -240,9 +241,11 @@ Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Layout& 
   return made;
 }
 
-const Body* ComputeModel::made(const BodyShape& shape) const {
+const Body& ComputeModel::body(const Layout& layout, const BodyShape& shape,
+                               std::optional<Body>& made) const {
+  assert(layout.plan == plan_);
   const auto found = std::ranges::find(bodies_, shape, &std::pair<BodyShape, Body>::first);
-  return found == bodies_.end() ? nullptr : &found->second;
+  return found != bodies_.end() ? found->second : made.emplace(make_body(layout, shape));
 }
 
 BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 
@@ -219,9 +220,8 @@ class MeshEstimator {
       if (s >= kNumSegmentShapes && !segment_of_class(model_, s)) continue;
       const auto cost = [&](Direction direction) {
         const BodyShape shape = shape_of(layout, s, direction);
-        const Body* made = compute.value().made(shape);
-        if (made != nullptr) return compute.value().price(*made);
-        return compute.value().price(make_body(layout, shape));
+        std::optional<Body> own;
+        return compute.value().price(compute.value().body(layout, shape, own));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
