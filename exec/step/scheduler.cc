@@ -202,7 +202,8 @@ void Scheduler::rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribu
   changed_.notify_all();
 }
 
-// Of arrays as they lie: of a file's own group (numbers in fp32), or of a batch through one rank.
+// An exchange of arrays as they lie: of a file's own group (numbers in fp32), or of a batch through
+// one rank.
 // What a root sends to all is its own already, and what it scatters, its own part first.
 void Scheduler::array_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
   const Op& op = s_.ops[id.index()];

@@ -256,7 +256,7 @@ class Importer {
       return take_facts(model.config);
     }
   }
-  // Of a model as JSON: an object, or the name of a shipped one.
+  // Takes what a model says of itself, as JSON: an object, or the name of a shipped one.
   void take_facts(const std::string& config) {
     JsonReport report("model");
     const Result<JsonValue> read = parse_json(config, "model");
@@ -425,7 +425,7 @@ Result<Json> Importer::document() {
     made["model"] = path.value_or(options_.model);
   } else if (keys_.contains("model")) {
     made["model"] = keys_.at("model").value;
-    // Of its shape the flags say the vocabulary alone.
+    // The flags say nothing of its shape but the vocabulary.
     const auto vocabulary = keys_.find("model.vocab_size");
     if (made["model"].is_object() && vocabulary != keys_.end() &&
         vocabulary->second.by != nullptr) {

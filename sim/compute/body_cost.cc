@@ -63,7 +63,8 @@ double head_rate(const std::vector<HeadDimRate>& rates, double head_dim) {
   return below->rate + share * (above->rate - below->rate);
 }
 
-// Of a GPU where torch's own function runs another kernel than those of its libraries.
+// Takes the rates of torch's own function, where a GPU runs another kernel for it than those of its
+// libraries.
 void use_torch_attention(ComputeCosts& costs) {
   KernelScalars& scalars = costs.scalars;
   if (scalars.torch_forward <= 0) return;

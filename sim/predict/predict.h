@@ -38,8 +38,9 @@ struct CommunicationRow {
   double bus_bandwidth_gb_per_s = 0;  // of the time without Traffic::waits
 };
 
-// Of a schedule that a run may have, its content; of a framework's, which nobody performs here and
-// which may be long, its program (schedules/ir/program_hash.h).
+// The hash that names a schedule: of its content, where a run may have it; of its program
+// (schedules/ir/program_hash.h) where it is a framework's, which nobody performs here and which may
+// be long.
 std::string hash_of(const Schedule& schedule, const Plan& plan);
 
 // How many orders a planned schedule was chosen among (schedules/passes/planned/plan_order.h).

@@ -11,7 +11,7 @@
 
 namespace rehearse::exec {
 
-// Of one kind over one group, in the instance that exchanged most.
+// Collectives of one kind over one group, in the instance that exchanged most.
 struct CollectiveCount {
   GroupKind group{};
   OpKind kind{};  // of bodies' rings: Send

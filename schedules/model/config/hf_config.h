@@ -33,7 +33,7 @@ Result<Transformer> read_transformer(const std::string& path);
 Transformer parse_transformer(const JsonValue& object, const std::string& name,
                               const std::string& key, JsonReport& report);
 
-// Of the dialects; mapped_types() (kinds/mapping.h) are the rest that can be read.
+// The model types of the dialects; mapped_types() (kinds/mapping.h) are the rest that can be read.
 std::span<const std::string_view> known_model_types();
 
 }  // namespace rehearse

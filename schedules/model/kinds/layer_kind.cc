@@ -177,7 +177,7 @@ Result<std::vector<NamedShape>> tensor_shapes(const BoundKind& bound, const Symb
     for (const Expression& size : tensor.shape) shape.shape.push_back(whole(size, slots));
     shapes.push_back(shape);
     if (!tensor.bias.given() || !holds(tensor.bias, slots)) continue;
-    // Of experts a row of their own: [E, out].
+    // The bias of experts has a row for each: [E, out].
     const std::size_t rows = tensor.parameter && shape.shape.size() == 3 ? 2 : 1;
     shapes.push_back(
         {.name = named(tensor.bias_name),

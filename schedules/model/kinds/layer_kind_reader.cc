@@ -217,7 +217,7 @@ class Reader {
     const JsonValue* value = object.given(key);
     return value == nullptr ? Expression() : read(*value, join_key(of, key));
   }
-  // Of what is counted in doubles.
+  // An expression whose value is counted in doubles.
   Expression numeric(const JsonValue& object, std::string_view key, const std::string& of) {
     Expression read = given(object, key, of);
     if (!read.is_numeric()) {

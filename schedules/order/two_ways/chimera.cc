@@ -29,8 +29,8 @@ using Rows = std::vector<std::vector<Step>>;
 struct Rule {
   std::int32_t together = 1, backward_time = 2;  // a forward takes 1
   std::int32_t kept = 0;                         // activations of a position at most
-  // Of ops that can start at the same time the lowest goes first. `number`: of micro-batches of the
-  // direction before it.
+  // Where several ops can start at the same time, the lowest slot goes first. `number`:
+  // micro-batches of its direction before it.
   std::int64_t (*slot)(std::int32_t p, Step step, std::int64_t number,
                        std::int32_t stage) = nullptr;
 };

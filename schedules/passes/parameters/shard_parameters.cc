@@ -84,7 +84,7 @@ struct Entry {
   std::size_t part;  // before which the bucket enters the window
   BucketId bucket;
   Microbatch about;  // whose part reads it first
-  // Of a second copy: whether what is gathered makes one; the entry that made the one it reads.
+  // The second copy: whether what is gathered makes one; the entry that made the one it reads.
   bool copies = false;
   std::ptrdiff_t copy = -1;
 };

@@ -315,7 +315,7 @@ constexpr std::array kPlanRows{
             .field = &Plan::micro_batch,
             .text =
                 [](const Plan& p) {
-                  // Of halved backwards the plan holds the halves.
+                  // Where backwards are halved, the plan holds the halves.
                   const bool halved = p.chimera_scaling == ChimeraScaling::BackwardHalving;
                   return p.micro_batch_auto ? json_quoted("auto")
                                             : number((halved ? 2 : 1) * p.micro_batch);

@@ -150,7 +150,7 @@ class MeshEstimator {
     const FamilyBound bound = kind.bound->family(family.plan);
     std::vector<PositionLoad> loads;
     const std::int64_t capacity = setup_.cluster->capacity().value;
-    // Of what needs more nobody asks what it would give.
+    // Nobody asks what a plan would give that needs more.
     const std::int64_t wanted = keep_ == 0 ? capacity : std::max(capacity, setup_.most_wanted);
     const bool hopeless = kind.bound->states_bound(bound, family.plan) > wanted;
     for (const std::int32_t micro_batch : kind.micro_batches) {
@@ -190,7 +190,7 @@ class MeshEstimator {
     refused_.resize(std::min(refused_.size(), keep_));
   }
 
-  // Of layers that are not computed again where others are; null: there are none.
+  // The costs of layers that are not computed again where others are; null: there are none.
   const FamilyCosts* kept_costs(Kind& kind, const Plan& plan) {
     if (plan.recompute_layers == 0 || !plan.recompute.any()) return nullptr;
     return &template_of(kind, plan_of_kept_layers(plan));
@@ -243,7 +243,8 @@ class MeshEstimator {
     }
   }
 
-  // Of a micro-batch through one GPU: tokens and outputs of all replicas, and their gradients [ns].
+  // What a micro-batch through one GPU exchanges: tokens and outputs of all replicas, and their
+  // gradients [ns].
   static double batch_exchanges(Kind& kind, const Layout& layout) {
     const std::int64_t tokens = layout.plan.replicas() * layout.shape.tokens;
     const std::int64_t outputs = layout.shape.element * tokens * output_columns(layout);

@@ -89,7 +89,7 @@ double StepEstimate::step(const Plan& plan, const FamilyCosts& costs, const Fami
     if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
       const double units = layers_of(load) + 1;
       const double again = plan.gathers_twice() ? load.unit_again : 0;
-      // Of a copy that outlives its micro-batch later forwards gather too.
+      // Where the second copy outlives its micro-batch, later forwards gather from it too.
       const double first = keeps_secondary_shards(plan) ? 1 / m : 1;
       const double gather = load.unit_again + first * (load.unit_gather - load.unit_again);
       forward = pace(gather * units, forward, costs.slowdown);

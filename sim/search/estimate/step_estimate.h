@@ -49,8 +49,8 @@ class StepEstimate {
  public:
   StepEstimate(const SearchSetup& setup, PipelineTimes& times);
 
-  // The step [ns]. `kept`: of layers that are not computed again where others are; null: there are
-  // none.
+  // The step [ns]. `kept`: costs of layers that are not computed again where others are; null:
+  // there are none.
   double step(const Plan& plan, const FamilyCosts& costs, const FamilyCosts* kept,
               const std::vector<PositionLoad>& loads);
 
