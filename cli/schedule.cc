@@ -25,7 +25,7 @@
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/durations.h"
 #include "schedules/transfers/evaluation.h"
-#include "viz/picture/chart.h"
+#include "viz/picture/charts/chart.h"
 #include "viz/picture/formats/svg.h"
 
 namespace rehearse::cli {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "viz/window/state/commands.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {

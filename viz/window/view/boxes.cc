@@ -7,7 +7,7 @@
 #include "schedules/trace/trace_inside.h"
 #include "viz/analysis/inside.h"
 #include "viz/analysis/units_text.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {

@@ -8,7 +8,7 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/paint_curves.h"
 #include "viz/window/describe.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {
@@ -101,7 +101,7 @@ void draw_inventory(const ViewContext& c, Scene& layer, const Document& document
   }
   line("all", bytes(sample < 0 ? 0 : curve.sum(sample)), bytes(peak.bytes), c.colors.text);
   const std::int64_t capacity = trace.rows[static_cast<std::size_t>(at.row)].capacity_bytes;
-  if (capacity > 0) line("of the device's", "", bytes(capacity), c.colors.faint_text);
+  if (capacity > 0) line("of the device's", "", bytes_text(capacity), c.colors.faint_text);
   const std::vector<std::int32_t> alive = alive_at(trace, {at.row}, peak.time);
   if (alive.empty()) return;
   y += kMemoryLine / 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/picture/chart.h"
+#include "viz/picture/charts/chart.h"
 
 #include <algorithm>
 #include <cmath>

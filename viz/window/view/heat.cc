@@ -6,7 +6,7 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/ranks/heat_map.h"
 #include "viz/window/heat_view.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {

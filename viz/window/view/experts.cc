@@ -7,7 +7,7 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/experts/expert_map.h"
 #include "viz/window/describe.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/picture/curve.h"
+#include "viz/picture/charts/curve.h"
 
 #include <fmt/format.h>
 

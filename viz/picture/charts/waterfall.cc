@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/picture/waterfall.h"
+#include "viz/picture/charts/waterfall.h"
 
 #include <algorithm>
 

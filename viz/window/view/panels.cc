@@ -9,7 +9,7 @@
 #include "viz/picture/paint.h"
 #include "viz/picture/two/paint_lag.h"
 #include "viz/window/describe.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 
@@ -68,10 +68,6 @@ void draw_bar(const ViewContext& c, Scene& scene) {
   const std::string title = trace.title.empty() ? trace.schedule_name : trace.title;
   // The window's menus stand before the title.
   const double left = c.state.widgets ? Geometry::kMenus + 10 : 12;
-  const std::string shown =
-      clipped(title, TextSize::Title, c.state.width * (c.state.widgets ? 0.3 : 0.4));
-  add_text(scene, left, 21, shown, TextSize::Title, c.colors.text);
-  const double x = left + text_width(shown, TextSize::Title) + 16;
   std::string line = trace.label == TraceLabel::Predicted ? "predicted " : "measured ";
   line += time_text(trace.step().value);
   if (c.session.compares()) {
@@ -81,7 +77,6 @@ void draw_bar(const ViewContext& c, Scene& scene) {
     if (c.state.alignment.how != Align::Step)
       line += " · " + alignment_words(c.session, c.state.alignment);
   }
-  add_text(scene, x, 20, line, TextSize::Normal, c.colors.faint_text);
   const auto [begin, end] = c.shown_range();
   const Summary sum = c.summary_of(0, begin, end);
   std::string live =
@@ -99,7 +94,18 @@ void draw_bar(const ViewContext& c, Scene& scene) {
       live += ", " + percent_text(sum.share(sum.inside_ops())) + " inside ops";
     }
   }
-  add_text(scene, c.state.width - 70, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
+  // The title has what the numbers leave.
+  constexpr double kBetween = 16, kLeastTitle = 60;
+  const double live_x = c.state.width - 70.0;
+  const double room = live_x - text_width(live, TextSize::Normal) - kBetween - left;
+  const std::string shown =
+      clipped(title, TextSize::Title,
+              std::max(kLeastTitle, room - kBetween - text_width(line, TextSize::Normal)));
+  const double x = left + text_width(shown, TextSize::Title) + kBetween;
+  add_text(scene, left, 21, shown, TextSize::Title, c.colors.text);
+  add_text(scene, x, 20, clipped(line, TextSize::Normal, left + room - x), TextSize::Normal,
+           c.colors.faint_text);
+  add_text(scene, live_x, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
   add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text,
            Anchor::End);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,9 @@
 #include "viz/analysis/units_text.h"
 #include "viz/picture/paint.h"
 #include "viz/picture/paint_curves.h"
+#include "viz/picture/ranks/heat_map.h"
 #include "viz/picture/two/paint_lag.h"
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {
@@ -358,10 +359,17 @@ class Composer {
     const std::int64_t step = nice_step(span * 110 / c.at.width);
     auto tick =
         static_cast<std::int64_t>(std::ceil(c.state.begin / static_cast<double>(step))) * step;
+    const std::string_view head = c.state.heats ? "mean" : "idle";
+    const double right = c.state.width - 12.0;
+    const double heads = (c.state.heats ? worst_head(c.at.left + c.at.width, right)
+                                        : right - text_width(head, TextSize::Small)) -
+                         6;
     for (; static_cast<double>(tick) <= c.state.end; tick += step) {
       const double x = c.x_of(static_cast<double>(tick));
-      add_text(scene_, x, c.at.axis_y + 15, tick_text(tick, step), TextSize::Small,
-               c.colors.faint_text, Anchor::Middle);
+      const std::string label = tick_text(tick, step);
+      if (x + text_width(label, TextSize::Small) / 2.0 < heads)
+        add_text(scene_, x, c.at.axis_y + 15, label, TextSize::Small, c.colors.faint_text,
+                 Anchor::Middle);
       scene_.lines.push_back({.x1 = x,
                               .y1 = c.at.top - 4,
                               .x2 = x,
@@ -369,8 +377,8 @@ class Composer {
                               .width = 1,
                               .color = c.colors.grid});
     }
-    add_text(scene_, c.state.width - 12, c.at.axis_y + 15, c.state.heats ? "mean" : "idle",
-             TextSize::Small, c.colors.faint_text, Anchor::End);
+    add_text(scene_, right, c.at.axis_y + 15, std::string(head), TextSize::Small,
+             c.colors.faint_text, Anchor::End);
     if (c.state.play) {
       const double x = std::clamp(c.x_of(*c.state.play), c.at.left, c.at.left + c.at.width);
       scene_.rects.push_back(
@@ -399,18 +407,26 @@ class Composer {
                                .width = 3,
                                .height = row.height - 2,
                                .fill = c.colors.accent});
-      add_text(layer, 10, row.y + 13,
-               clipped(name, TextSize::Small, c.at.left - (stands ? 18 : 60)), TextSize::Small,
-               c.colors.text);
+      // In the middle of the rank's compute lane, with what tells its trace below or behind it.
+      const double own = row.lag_y >= 0 ? row.lag_y - row.y : row.height;
+      const double middle = row.y + std::round(c.at.lane_height / 2);
+      const bool two_lines = c.session.compares() && own >= 25;
+      const double name_y = two_lines ? std::max(row.y + 11, middle - 2) : middle + 4;
+      const std::string shown = clipped(name, TextSize::Small, c.at.left - (stands ? 18 : 60));
+      add_text(layer, 10, name_y, shown, TextSize::Small, c.colors.text);
       add_text(
-          layer, c.state.width - 12, row.y + 13,
+          layer, c.state.width - 12, name_y,
           percent_text(c.summary_of(row.document, begin, end, row.row, row.row + 1).bubble_ratio()),
           TextSize::Small, c.colors.text, Anchor::End);
-      const double own = row.lag_y >= 0 ? row.lag_y - row.y : row.height;
-      if (c.session.compares() && own >= 25) {
-        add_text(layer, 10, row.y + (own < 28 ? 25 : 27),
+      if (two_lines) {
+        add_text(layer, 10, name_y + (own < 28 ? 12 : 14),
                  clipped(c.name_of(row.document), TextSize::Small, c.at.left - 60), TextSize::Small,
                  c.colors.faint_text);
+      } else if (c.session.compares()) {
+        const double x = 16.0 + text_width(shown, TextSize::Small);
+        add_text(layer, x, name_y,
+                 clipped(c.name_of(row.document), TextSize::Small, c.at.left - 8 - x),
+                 TextSize::Small, c.colors.faint_text);
       }
       if (row.lag_y >= 0 && c.at.lag_height >= 11 && !c.session.lag(row.row).empty()) {
         const double base = row.lag_y + c.at.lag_height / 2 + 4;

@@ -3,7 +3,7 @@
 // and the table.
 #include <algorithm>
 
-#include "viz/window/view_context.h"
+#include "viz/window/view/context.h"
 
 namespace rehearse::viz {
 namespace {
@@ -35,12 +35,11 @@ struct TableColumns {
 };
 TableColumns columns_of(const ViewContext& c, const Table& table) {
   constexpr double kPadding = 12;
-  double sum = 0, x = c.at.table_x;
-  for (const TableColumn& column : table.columns) sum += column.width;
+  double x = c.at.table_x;
   TableColumns all;
-  for (const TableColumn& column : table.columns) {
+  for (const double width : column_widths(table, c.at.table_width)) {
     all.begin.push_back(x);
-    x += column.width / sum * c.at.table_width;
+    x += width;
     all.end.push_back(x - kPadding);
   }
   return all;
