@@ -10,7 +10,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/layer_mix.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "sim/memory/script_compiler.h"
 
 namespace rehearse::sim {
