@@ -93,8 +93,8 @@ class Pricer {
       if (fused.launched) {
         const double calls = costs_.correction.host * costs_.scalars.expert_call_us() *
                              static_cast<double>(nodes[i].expert_calls);
-        host_ns_[i] = (issue_us_ * nodes[i].launches + calls) * 1e3;
-        totals_.host_us += issue_us_ * nodes[i].launches + calls;
+        host_ns_[i] = (issue_us_ * nodes[i].issued() + calls) * 1e3;
+        totals_.host_us += issue_us_ * nodes[i].issued() + calls;
         totals_.calls_us += calls;
       }
       is_collective(nodes[i].kind()) ? collective(nodes[i], i) : compute(nodes, fused, i);
@@ -610,6 +610,15 @@ Nanoseconds ComputeModel::gradient_norm(std::int64_t parameters) const {
 Nanoseconds ComputeModel::clear(Bytes bytes) const {
   return to_nanoseconds(
       memory_bound_ns("clear", MemoryClass::Elementwise, static_cast<double>(bytes.value)));
+}
+
+Nanoseconds ComputeModel::quantize(std::int64_t values, bool back, Bytes moved) const {
+  constexpr std::int64_t kMeasuredBytes = 5;  // of a value: in fp32 and in 8 bit
+  if (costs_.measured) {
+    const auto time = costs_.measured->memory_bound("quantize", back, kMeasuredBytes * values);
+    if (time) return to_nanoseconds(costs_.correction.memory_bound * time->seconds * 1e9);
+  }
+  return elementwise(moved);
 }
 
 Nanoseconds ComputeModel::elementwise(Bytes moved) const {
