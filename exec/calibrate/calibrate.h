@@ -19,7 +19,7 @@
 #include "exec/backend/backend.h"
 #include "exec/backend/communicator.h"
 #include "exec/backend/gpu_facts.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 #include "schedules/base/result.h"
 #include "schedules/body/body.h"
 #include "schedules/scenario/scenario.h"

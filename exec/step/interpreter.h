@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "exec/backend/communicator.h"
-#include "exec/step/exchange_counts.h"
+#include "exec/step/exchanges/exchange_counts.h"
+#include "exec/step/exchanges/own_exchanges.h"
 #include "exec/step/observer.h"
-#include "exec/step/own_exchanges.h"
 #include "exec/step/rank_state.h"
 #include "exec/weights/stored_bucket.h"
 #include "schedules/base/result.h"

@@ -111,7 +111,7 @@ struct RuntimeTraits {
   bool sequence_copies = false;  // so are the sequence's parts around tensor-parallel collectives
   // Tensors of more elements are gathered and reduced as lists of one part per rank; 0: none are.
   std::int32_t listed_elements = 0;
-  // Of them: one that is read again before so many elements more stays gathered meanwhile.
+  // A gathered parameter that is read again before so many elements more stays gathered meanwhile.
   std::int32_t kept_elements = 0;
   CrossEntropy cross_entropy = CrossEntropy::Fused;
   std::int32_t cross_entropy_forward_bytes = 38;               // [B] moved per logit unless fused

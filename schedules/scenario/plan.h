@@ -167,7 +167,8 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
   ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
-  // Of AllToAllAndRing: neighbours that exchange heads, inside of what goes round the ring; else 0.
+  // With AllToAllAndRing: how many neighbours exchange heads, inside of what goes round the ring;
+  // else 0.
   std::int32_t head_exchange_group = 0;
   TensorGrid tensor_parallel_2d;
   ChimeraScaling chimera_scaling = ChimeraScaling::None;

@@ -7,7 +7,7 @@ namespace rehearse::sim {
 
 namespace {
 
-// Of one home, whose arenas the schedule has planned, or not.
+// The most that each row holds in one home, whose arenas the schedule has planned, or not.
 std::vector<std::int64_t> most_of(const Schedule& s, Home home, const std::vector<Bytes>& planned) {
   std::vector<std::int64_t> most(static_cast<std::size_t>(s.num_rows()), 0);
   if (!planned.empty()) {

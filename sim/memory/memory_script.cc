@@ -15,7 +15,7 @@
 #include "schedules/model/layer_mix.h"
 #include "schedules/model/parts.h"
 #include "schedules/scenario/expert_plan.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "sim/formulas/expert_routing.h"
 
 namespace rehearse::sim {

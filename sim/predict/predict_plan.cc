@@ -19,13 +19,13 @@
 #include "sim/memory/host_memory.h"
 #include "sim/memory/memory_script.h"
 #include "sim/predict/confidence.h"
+#include "sim/predict/corrected/remapping.h"
+#include "sim/predict/corrected/variation.h"
 #include "sim/predict/countable.h"
 #include "sim/predict/left_out.h"
 #include "sim/predict/order_prices.h"
 #include "sim/predict/precision.h"
-#include "sim/predict/remapping.h"
 #include "sim/predict/step_counts.h"
-#include "sim/predict/variation.h"
 
 namespace rehearse::sim {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is computed again, what lies in host memory, and what is padded.
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
-#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "schedules/model/layer_mix.h"
 #include "schedules/scenario/keys/precision_rows.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"

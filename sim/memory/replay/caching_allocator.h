@@ -96,7 +96,7 @@ class CachingAllocator {
     std::size_t first_not(const Before& before, std::size_t first, std::size_t last) const;
     std::size_t lower_bound(Entry entry, std::size_t first, std::size_t last) const;
     std::size_t first_of(std::int64_t size) const;  // that is at least so large
-    // Of an entry that is in the list, near `guess` as a rule.
+    // The place of an entry that is in the list, near `guess` as a rule.
     std::size_t place_of(Entry entry, std::size_t guess) const;
     std::size_t insert(Entry entry);  // its place
     void erase(std::size_t place);

@@ -14,7 +14,7 @@
 #include "exec/step/offload_file.h"
 #include "exec/step/rank_state.h"
 #include "exec/train/train.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/memory/arena_memory.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "schedules/body/body.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
