@@ -87,6 +87,9 @@ class Interpreter {
   const LocalRanks& local() const { return local_; }
   const std::vector<TensorPlace>& places() const { return local_.places; }
   std::vector<StoredBucket> stored() const;
+  // Of what was just written there the pages of drives are handed over: no second bucket of the
+  // same process need stay in memory.
+  void rest(const StoredBucket& stored);
   // What the ranks here held for the exchanges of a file's own groups.
   std::vector<HeldExchange> exchanged() const { return held_exchanges(local_); }
   // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks

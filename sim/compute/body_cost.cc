@@ -334,6 +334,15 @@ Nanoseconds ComputeModel::clear(Bytes bytes) const {
       memory_bound_ns("clear", MemoryClass::Elementwise, static_cast<double>(bytes.value)));
 }
 
+Nanoseconds ComputeModel::quantize(std::int64_t values, bool back, Bytes moved) const {
+  constexpr std::int64_t kMeasuredBytes = 5;  // of a value: in fp32 and in 8 bit
+  if (costs_.measured) {
+    const auto time = costs_.measured->memory_bound("quantize", back, kMeasuredBytes * values);
+    if (time) return to_nanoseconds(costs_.correction.memory_bound * time->seconds * 1e9);
+  }
+  return elementwise(moved);
+}
+
 Nanoseconds ComputeModel::elementwise(Bytes moved) const {
   return to_nanoseconds(
       memory_bound_ns("add", MemoryClass::Elementwise, static_cast<double>(moved.value)));

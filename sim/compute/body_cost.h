@@ -97,6 +97,9 @@ class ComputeModel {
   Nanoseconds clear(Bytes bytes) const;  // sets memory to zero
   Nanoseconds elementwise(
       Bytes moved) const;  // casts, ADD of two gradients: bytes read and written
+  // Parameters to 8 bit before they are gathered, or back behind it. `moved`: where no table has
+  // it.
+  Nanoseconds quantize(std::int64_t values, bool back, Bytes moved) const;
 
   double clock() const { return costs_.clock; }  // share of the full tensor clock, (0, 1]
   const KernelScalars& scalars() const { return costs_.scalars; }

@@ -71,8 +71,8 @@ BodyTotals BodyPricer::price(std::span<const Node> nodes) {
     if (fused.launched) {
       const double calls = costs_.correction.host * costs_.scalars.expert_call_us() *
                            static_cast<double>(nodes[i].expert_calls);
-      host_ns_[i] = (issue_us_ * nodes[i].launches + calls) * 1e3;
-      totals_.host_us += issue_us_ * nodes[i].launches + calls;
+      host_ns_[i] = (issue_us_ * nodes[i].issued() + calls) * 1e3;
+      totals_.host_us += issue_us_ * nodes[i].issued() + calls;
       totals_.calls_us += calls;
     }
     is_collective(nodes[i].kind()) ? collective(nodes[i], i) : compute(nodes, fused, i);

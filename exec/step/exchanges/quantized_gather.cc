@@ -6,7 +6,6 @@
 #include <cstring>
 #include <set>
 
-#include "exec/weights/stored_bucket.h"
 #include "schedules/scenario/zero/quantized_gather.h"
 
 namespace rehearse::exec {
@@ -98,18 +97,33 @@ void dequantize(std::span<const std::int64_t> ends, const std::byte* from,
   }
 }
 
+void pack_values(Device& device, std::span<const std::int64_t> ends, const std::byte* from,
+                 std::int64_t values, std::byte* to, std::int64_t bytes) {
+  std::vector<float> shard(static_cast<std::size_t>(values));
+  std::vector<std::byte> packed(static_cast<std::size_t>(bytes));
+  device.read(shard.data(), from, 4 * values);
+  quantize(ends, shard, packed.data());
+  device.write(to, packed.data(), bytes);
+}
+
+void unpack_values(Device& device, std::span<const std::int64_t> ends, const std::byte* from,
+                   std::int64_t bytes, const StoredBucket& to, std::int64_t begin,
+                   std::int64_t values) {
+  std::vector<float> part(static_cast<std::size_t>(values));
+  std::vector<std::byte> packed(static_cast<std::size_t>(bytes));
+  device.read(packed.data(), from, bytes);
+  dequantize(ends, packed.data(), part);
+  write_parameters(device, to, begin, part);
+}
+
 void pack_shard(const LocalRanks& local, const RankState& rank, OpId unshard, std::int32_t member,
                 std::int32_t members) {
   const QuantizedPart part(local, unshard, member, members);
-  std::vector<float> values(static_cast<std::size_t>(part.end - part.begin));
-  std::vector<std::byte> packed(static_cast<std::size_t>(part.bytes));
-  local.device.read(values.data(),
-                    local.address(rank, local.schedule.operands_of(unshard)[0].value),
-                    4 * static_cast<std::int64_t>(values.size()));
-  quantize(part.ends, values, packed.data());
-  local.device.write(
-      local.address(rank, quantized_room(local.schedule, unshard)) + member * part.bytes,
-      packed.data(), part.bytes);
+  pack_values(local.device, part.ends,
+              local.address(rank, local.schedule.operands_of(unshard)[0].value),
+              part.end - part.begin,
+              local.address(rank, quantized_room(local.schedule, unshard)) + member * part.bytes,
+              part.bytes);
 }
 
 void unpack_shards(const LocalRanks& local, const RankState& rank, OpId unshard,
@@ -120,11 +134,8 @@ void unpack_shards(const LocalRanks& local, const RankState& rank, OpId unshard,
                         .type = local.type_of(local.schedule.values[whole.value.index()])};
   for (std::int32_t member = 0; member < members; ++member) {
     const QuantizedPart part(local, unshard, member, members);
-    std::vector<float> values(static_cast<std::size_t>(part.end - part.begin));
-    std::vector<std::byte> packed(static_cast<std::size_t>(part.bytes));
-    local.device.read(packed.data(), room + member * part.bytes, part.bytes);
-    dequantize(part.ends, packed.data(), values);
-    write_parameters(local.device, to, part.begin, values);
+    unpack_values(local.device, part.ends, room + member * part.bytes, part.bytes, to, part.begin,
+                  part.end - part.begin);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/step/rank_state.h"
+#include "exec/weights/stored_bucket.h"
 
 namespace rehearse::exec {
 
@@ -21,6 +22,14 @@ std::vector<std::int64_t> gather_blocks(const LocalRanks& local, BucketId bucket
 // makes its block none. `to`: values.size() bytes and a float for every block.
 void quantize(std::span<const std::int64_t> ends, std::span<const float> values, std::byte* to);
 void dequantize(std::span<const std::int64_t> ends, const std::byte* from, std::span<float> values);
+
+// A shard of fp32 at `from` on the device, packed at `to`; and one that came, of elements from
+// `begin` of the bucket on, to its place. `ends`: of its blocks. Times of both: `calibrate`.
+void pack_values(Device& device, std::span<const std::int64_t> ends, const std::byte* from,
+                 std::int64_t values, std::byte* to, std::int64_t bytes);
+void unpack_values(Device& device, std::span<const std::int64_t> ends, const std::byte* from,
+                   std::int64_t bytes, const StoredBucket& to, std::int64_t begin,
+                   std::int64_t values);
 
 // Before an UNSHARD its shard is quantized into the op's workspace, behind it what all have brought
 // there becomes what the op writes. `member`: of the group, of which there are so many.

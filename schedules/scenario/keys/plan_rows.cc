@@ -50,17 +50,9 @@ constexpr KeyTable kDocuments{.title = "document_length", .keys = kDocumentKeys}
 constexpr std::string_view kOneKernel =
     "the executor has one kernel, which is fused: the same mathematics";
 
-// What makes a value of one key meaningless.
-bool off(const JsonValue& value) {
-  return !value.boolean;
-}
 // The reader has made it a schedule of its own.
 std::string said_by_schedule(const Plan&) {
   return "";
-}
-bool is_planned(const Plan& plan) {
-  const ScheduleInfo* info = find_schedule(plan.schedule);
-  return info != nullptr && info->planned;
 }
 bool one_position(const Plan& plan) {
   return plan.pipeline_parallel == 1;
@@ -389,10 +381,12 @@ constexpr std::array kPlanRows{
     PlanRow{
         .key = flag("recompute_in_advance",
                     "what a backward computes again is an op of its own where its rank would "
-                    "wait for the gradient; planned orders of runtime rehearse are tried so in "
-                    "any case"),
+                    "wait for the gradient; planned orders of runtime rehearse are tried so "
+                    "unless it is false"),
         .field = &Plan::places_recompute,
-        .text = [](const Plan& p) -> std::string { return p.places_recompute ? "true" : ""; },
+        .text = [](const Plan& p) -> std::string {
+          return p.places_recompute ? "true" : p.recomputes_in_place ? "false" : "";
+        },
         .idle = {{{on, [](const Plan& p) { return !p.recompute.any(); },
                    "nothing is computed again: recompute is none"},
                   {on,
@@ -403,9 +397,7 @@ constexpr std::array kPlanRows{
                      return p.memory_limit > 0 && !p.runtime.performer().keeps_slabs;
                    },
                    "under memory_limit: how much a framework's tensors would need ahead of their "
-                   "backward, an order does not know"},
-                  {off, [](const Plan& p) { return p.may_place_recompute() && is_planned(p); },
-                   "a planned order of runtime rehearse is tried with it and without"}}}},
+                   "backward, an order does not know"}}}},
     PlanRow{
         .key = {.name = "loss_chunks",
                 .types = kInteger,

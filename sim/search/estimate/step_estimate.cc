@@ -2,6 +2,7 @@
 #include "sim/search/estimate/step_estimate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "schedules/body/body.h"
 #include "schedules/body/framework/body_framework.h"
@@ -9,7 +10,9 @@
 #include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/zero/shard_groups.h"
 #include "sim/cost/overlap.h"
+#include "sim/cost/to_nanoseconds.h"
 #include "sim/memory/memory_states.h"
+#include "sim/network/transfer_cost.h"
 
 namespace rehearse::sim {
 namespace {
@@ -159,14 +162,21 @@ double StepEstimate::offload_time(const Plan& plan, const std::vector<PositionLo
   }
   const double host = setup_.tables.collectives.constants.host_update_rate *
                       std::max(1, cluster.host.sockets) / ranks_of_node(plan);
-  double swapped = 0;  // [s per parameter] gradients and states come and states go, in turn
-  if (plan.offload_to == OffloadTarget::Nvme && cluster.nvme.known()) {
-    swapped = ranks_of_node(plan) * ((plan.precision.gradients + states) / cluster.nvme.read.value +
-                                     (states + parameters) / cluster.nvme.write.value);
-  }
-  return 1e9 * owned *
-         (plan.precision.gradients / written +
-          static_cast<double>(optimizer_bytes_per_parameter(plan)) / host + swapped);
+  const double down = 1e9 * owned * plan.precision.gradients / written;
+  const double update =
+      1e9 * owned * static_cast<double>(optimizer_bytes_per_parameter(plan)) / host;
+  if (plan.offload_to != OffloadTarget::Nvme || !cluster.nvme.known()) return down + update;
+  // Gradients and states come and states go.
+  const auto ns = [&](double bytes, const BytesPerSecond& rate) {
+    return to_nanoseconds(1e9 * owned * ranks_of_node(plan) * bytes / rate.value);
+  };
+  const Nanoseconds swapped = swapped_update_time(
+      {.read = ns(plan.precision.gradients + states, cluster.nvme.read),
+       .update = to_nanoseconds(update) + ns(parameters, cluster.nvme.write),
+       .written = ns(states, cluster.nvme.write),
+       .pipeline = plan.runtime.swap_pipeline,
+       .parts = std::ceil(owned / static_cast<double>(plan.runtime.swap_elements))});
+  return down + static_cast<double>(swapped.value);
 }
 
 }  // namespace rehearse::sim

@@ -102,6 +102,19 @@ TEST(PlanContext, HeadsMayBeExchangedInsideARing) {
   EXPECT_EQ(heads_over(""), 4);
   EXPECT_EQ(heads_over(R"(, "head_exchange_group": 2)"), 2);
   EXPECT_EQ(heads_over(R"(, "tensor_parallel": 4)", "32"), 2);  // eight heads
+  // Neighbours of a sequence lie two apart where replicas come first: four of them span a node of
+  // eight. Four apart, two do.
+  EXPECT_EQ(heads_over(R"(, "rank_order": "tp-dp-cp-ep-pp")", "16"), 4);
+  EXPECT_EQ(heads_over(R"(, "rank_order": "tp-dp-cp-ep-pp")", "32"), 2);
+  // Two key heads: of four ranks every second would have one twice, which Transformer Engine
+  // refuses.
+  const Result<Scenario> grouped =
+      parse_scenario(scenario_text(eight, "8", R"({"model_type": "llama", "hidden_size": 64,
+          "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+          "intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 1024})"),
+                     "x.json", 1, {});
+  ASSERT_TRUE(grouped) << grouped.error().message;
+  EXPECT_EQ(grouped.value().plan.head_exchange_group, 2);
   EXPECT_EQ(plan(R"("context_parallel": 8, "head_exchange_group": 2)", "8").head_exchange_group, 0);
   EXPECT_EQ(error_of(eight + R"(, "tensor_parallel": 8)", "64"),
             "x.json:1: plan.context_parallel_algorithm: a2a+p2p: no part of 8 ranks has whole "
