@@ -29,8 +29,8 @@ echo '#include <nlohmann/json.hpp>' >> "$copy/cli/list.cc"
 must_say "cli/list.cc: includes a parser of JSON"
 touch "$copy/sim/loose.cc"
 must_say "sim/loose.cc: lies in no room"
-i=0; while [ $i -lt 31 ]; do touch "$copy/sim/cost/file_$i.h"; i=$((i + 1)); done
-must_say "sim/cost: has more than 30 source files"
+i=0; while [ $i -lt 28 ]; do touch "$copy/sim/cost/file_$i.h"; i=$((i + 1)); done
+must_say "sim/cost: has more than 27 source files"
 rm "$copy"/sim/formulas/*
 must_say "sim/formulas: is listed, and has no file"
 # An arrow drawn upwards by hand, and one that nothing uses.
