@@ -20,7 +20,7 @@
 #include "viz/picture/paint.h"
 #include "viz/picture/ranks/heat_map.h"
 #include "viz/window/session.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

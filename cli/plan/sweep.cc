@@ -11,7 +11,7 @@
 #include "schedules/base/json_reader.h"
 #include "sim/report/report_units.h"
 #include "viz/analysis/units_text.h"
-#include "viz/picture/curve.h"
+#include "viz/picture/charts/curve.h"
 #include "viz/picture/formats/svg.h"
 
 namespace rehearse::cli {

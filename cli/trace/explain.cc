@@ -13,8 +13,8 @@
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
 #include "viz/import/json_scanner.h"
+#include "viz/picture/charts/waterfall.h"
 #include "viz/picture/formats/svg.h"
-#include "viz/picture/waterfall.h"
 
 namespace rehearse::cli {
 namespace {

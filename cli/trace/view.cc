@@ -13,7 +13,7 @@
 #include "viz/picture/formats/svg.h"
 #include "viz/window/offscreen.h"
 #include "viz/window/script.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 #include "viz/window/window.h"
 
 namespace rehearse::cli {

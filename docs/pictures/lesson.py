@@ -28,7 +28,7 @@ def keys(x, y, words):
     shapes = []
     for colour, word in words:
         shapes += [box(x, y, 10, 10, colour), text(x + 14, y + 9, word)]
-        x += 30 + 6 * len(word)
+        x += 34 + 7 * len(word)
     return shapes
 
 
@@ -74,7 +74,7 @@ def further(rehearse):
             f"{held / 1e9:.1f}" for held in (memory["peak_device_bytes"], memory["host_bytes"], memory["nvme_bytes"])
             if held) + f" GB; {found['step_time_s']:.2f} s", 11))
         y += 24
-    write("docs/pictures/zero-further.svg", 760, y + 8, shapes)
+    write("docs/pictures/zero-further.svg", 820, y + 8, shapes)
 
 
 ways(sys.argv[1])

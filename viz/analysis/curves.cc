@@ -11,8 +11,19 @@ std::int64_t first_sample(const Trace& trace, RankClass row) {
   return trace.memory_begin.empty() ? 0 : trace.memory_begin[row.index()];
 }
 std::int64_t num_samples(const Trace& trace, RankClass row) {
-  return trace.memory_begin.empty() ? 0
-                                    : trace.memory_begin[row.index() + 1] - first_sample(trace, row);
+  return trace.memory_begin.empty()
+             ? 0
+             : trace.memory_begin[row.index() + 1] - first_sample(trace, row);
+}
+// Of values over time, each from its time to the next one's, the first greatest of those that hold
+// in a range: entries [from, to) begin in it, `from` of them at its begin if `begins`.
+template <class Value, class Begins>
+GreatestOf::Entry greatest_held(const GreatestOf& greatest, std::int64_t from, std::int64_t to,
+                                const Value& value, const Begins& begins) {
+  if (from == 0) return greatest.of(from, to, value);
+  // What began earlier holds until the first of these.
+  const GreatestOf::Entry most = greatest.of(from - 1, to, value);
+  return most.index == from - 1 && begins() ? greatest.of(from, to, value) : most;
 }
 std::int64_t sum_of(const Trace& trace, std::int64_t sample) {
   const std::size_t parts = trace.memory_parts.size();
@@ -43,7 +54,7 @@ MemoryCurve::MemoryCurve(const Trace& trace, RankClass row)
       first_(first_sample(trace, row)),
       count_(num_samples(trace, row)),
       greatest_(count_, [&](std::int64_t i) { return sum_of(trace, first_ + i); }),
-      times_(count_, [this](std::int64_t i) { return time(i); }) {
+      times_(count_, trace.begin.value, [this](std::int64_t i) { return time(i); }) {
   if (count_ == 0) return;
   const std::size_t parts = trace.memory_parts.size();
   const auto most = greatest_.of(0, count_, [this](std::int64_t i) { return sum(first_ + i); });
@@ -59,20 +70,30 @@ std::int64_t MemoryCurve::sum(std::int64_t sample) const {
 }
 
 std::int64_t MemoryCurve::at(std::int64_t when) const {
-  const std::int64_t i =
-      times_.before(when + 1, [this](std::int64_t sample) { return time(sample); }) - 1;
+  const std::int64_t i = before(when + 1) - 1;
   return i < 0 ? -1 : first_ + i;
 }
 
 std::int64_t MemoryCurve::greatest(std::int64_t begin, std::int64_t end) const {
-  const auto time_of = [this](std::int64_t sample) { return time(sample); };
-  std::int64_t from = times_.before(begin, time_of);
-  const std::int64_t to = times_.before(end, time_of);
-  // What began earlier holds until the first of these.
-  if (from > 0 && (from == count_ || time(from) > begin)) --from;
-  const std::int64_t most =
-      greatest_.of(from, to, [this](std::int64_t i) { return sum(first_ + i); }).index;
-  return most < 0 ? -1 : first_ + most;
+  return greatest(std::array{begin, end})[0];
+}
+
+std::vector<std::int64_t> MemoryCurve::greatest(std::span<const std::int64_t> edges) const {
+  std::vector<std::int64_t> samples;
+  if (edges.size() < 2) return samples;
+  samples.reserve(edges.size() - 1);
+  std::int64_t from = before(edges[0]);
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
+    const std::int64_t to = before(edges[i + 1]);
+    const std::int64_t most =
+        greatest_held(
+            greatest_, from, to, [this](std::int64_t sample) { return sum(first_ + sample); },
+            [&] { return from < count_ && time(from) == edges[i]; })
+            .index;
+    samples.push_back(most < 0 ? -1 : first_ + most);
+    from = to;
+  }
+  return samples;
 }
 
 LinkCurve::LinkCurve(const Trace& trace, std::size_t link)
@@ -82,7 +103,7 @@ LinkCurve::LinkCurve(const Trace& trace, std::size_t link)
       end_(trace.end.value),
       greatest_(count_,
                 [this](std::int64_t i) { return held_ppm(samples_, static_cast<std::size_t>(i)); }),
-      times_(count_, [this](std::int64_t i) { return time(i); }) {
+      times_(count_, trace.begin.value, [this](std::int64_t i) { return time(i); }) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < count_; ++i) {
     if (i % kBlock == 0) sums_.push_back(sum);
@@ -100,15 +121,11 @@ std::int64_t LinkCurve::held(std::int64_t i) const {
 
 double LinkCurve::at(std::int64_t when) const {
   if (when < begin_ || when >= end_) return 0;
-  const std::int64_t i =
-      times_.before(when + 1, [this](std::int64_t sample) { return time(sample); }) - 1;
+  const std::int64_t i = samples_before(when + 1) - 1;
   return i < 0 ? 0 : static_cast<double>(load(i)) / 1e6;
 }
 
-std::uint64_t LinkCurve::before(std::int64_t when) const {
-  when = std::clamp(when, begin_, end_);
-  const std::int64_t last =
-      times_.before(when, [this](std::int64_t sample) { return time(sample); }) - 1;
+std::uint64_t LinkCurve::before(std::int64_t when, std::int64_t last) const {
   if (last < 0) return 0;
   std::uint64_t sum = sums_[static_cast<std::size_t>(last / kBlock)];
   for (std::int64_t i = last / kBlock * kBlock; i <= last; ++i) {
@@ -116,18 +133,6 @@ std::uint64_t LinkCurve::before(std::int64_t when) const {
            static_cast<std::uint64_t>(std::min(until(i), when) - time(i));
   }
   return sum;
-}
-
-std::int64_t LinkCurve::greatest(std::int64_t begin, std::int64_t end) const {
-  begin = std::max(begin, begin_);
-  end = std::min(end, end_);
-  if (begin >= end) return 0;
-  const auto time_of = [this](std::int64_t sample) { return time(sample); };
-  std::int64_t from = times_.before(begin, time_of);
-  const std::int64_t to = times_.before(end, time_of);
-  if (from > 0 && (from == count_ || time(from) > begin)) --from;
-  return std::max<std::int64_t>(
-      0, greatest_.of(from, to, [this](std::int64_t i) { return held(i); }).value);
 }
 
 LinkUse LinkCurve::over(std::int64_t begin, std::int64_t end) const {
@@ -138,13 +143,24 @@ std::vector<LinkUse> LinkCurve::over(std::span<const std::int64_t> edges) const 
   std::vector<LinkUse> uses;
   if (edges.size() < 2) return uses;
   uses.reserve(edges.size() - 1);
-  std::uint64_t low = before(edges[0]);
+  const auto within = [this](std::int64_t edge) { return std::clamp(edge, begin_, end_); };
+  std::int64_t from = samples_before(within(edges[0]));
+  std::uint64_t low = before(within(edges[0]), from - 1);
   for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
-    const std::uint64_t high = before(edges[i + 1]);
+    const std::int64_t begin = within(edges[i]), end = within(edges[i + 1]);
+    const std::int64_t to = samples_before(end);
+    const std::uint64_t high = before(end, to - 1);
     const auto width = static_cast<double>(edges[i + 1] - edges[i]);
     const double mean =
         high == low || width <= 0 ? 0 : static_cast<double>(high - low) / 1e6 / width;
-    uses.push_back({mean, static_cast<double>(greatest(edges[i], edges[i + 1])) / 1e6});
+    const std::int64_t peak =
+        begin == end ? 0
+                     : greatest_held(
+                           greatest_, from, to, [this](std::int64_t s) { return held(s); },
+                           [&] { return from < count_ && time(from) == begin; })
+                           .value;
+    uses.push_back({mean, static_cast<double>(std::max<std::int64_t>(0, peak)) / 1e6});
+    from = to;
     low = high;
   }
   return uses;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds between the samples of a trace: a row's memory, a link's load. The greatest value and
 // the exact integral over any range of time, in O(log n) of its samples: a picture reads a few
-// samples per pixel column, however many there are.
+// entries per pixel column, however many samples there are.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace rehearse::viz {
 
-// Of blocks of 16, 256, ... entries the first with the greatest value: of any run of entries.
+// Of blocks of 8, 64, ... entries the first with the greatest value: of any run of entries. A block
+// that a run cuts is read only where the part inside may have more than whole blocks have.
 class GreatestOf {
  public:
   struct Entry {
@@ -21,64 +22,87 @@ class GreatestOf {
   };
   template <class Value>
   GreatestOf(std::int64_t count, const Value& value) {
-    if (count <= kBlock) return;
-    std::vector<Entry>* level = &levels_.emplace_back();
-    for (std::int64_t first = 0; first < count; first += kBlock)
-      level->push_back(scan(first, std::min(first + kBlock, count), value));
-    while (level->size() > kBlock) {
-      std::vector<Entry> above;
-      for (std::size_t i = 0; i < level->size(); ++i) {
-        if (i % kBlock == 0) above.push_back((*level)[i]);
-        if ((*level)[i].value > above.back().value) above.back() = (*level)[i];
+    for (std::int64_t below = count; below > kBlock; below = levels_.back().count()) {
+      const std::size_t size = levels_.size();
+      Level level;
+      level.values.reserve(static_cast<std::size_t>((below + kBlock - 1) / kBlock));
+      level.offsets.reserve(level.values.capacity());
+      for (std::int64_t first = 0; first < below; first += kBlock) {
+        const Entry best = scan(size, first, std::min(first + kBlock, below), value);
+        level.values.push_back(best.value);
+        level.offsets.push_back(static_cast<std::uint8_t>(best.index - first));
       }
-      level = &levels_.emplace_back(std::move(above));
+      levels_.push_back(std::move(level));
     }
   }
   // The first greatest of entries [begin, end).
   template <class Value>
   Entry of(std::int64_t begin, std::int64_t end, const Value& value) const {
-    Entry best;
-    const auto consider = [&](const Entry& entry) {
-      if (best.index < 0 || entry.value > best.value) best = entry;
-    };
-    while (begin < end) {
-      std::int64_t size = 1;
-      std::size_t level = 0;  // above the entries themselves
-      while (level < levels_.size() && begin % (size * kBlock) == 0 &&
-             begin + size * kBlock <= end) {
-        size *= kBlock;
-        ++level;
-      }
-      consider(level == 0 ? Entry{value(begin), begin}
-                          : levels_[level - 1][static_cast<std::size_t>(begin / size)]);
-      begin += size;
-    }
-    return best;
+    return at_level(0, begin, end, value);
   }
 
  private:
-  static constexpr std::int64_t kBlock = 16;
+  static constexpr std::int64_t kBlock = 8;
+  struct Level {  // per block of the level below
+    std::vector<std::int64_t> values;
+    std::vector<std::uint8_t> offsets;  // of the first greatest in its block
+    std::int64_t count() const { return static_cast<std::int64_t>(values.size()); }
+  };
+  // Level 0 are the entries, level n + 1 is levels_[n]; indices are those of the level.
   template <class Value>
-  static Entry scan(std::int64_t begin, std::int64_t end, const Value& value) {
-    Entry best{value(begin), begin};
+  std::int64_t value_at(std::size_t level, std::int64_t i, const Value& value) const {
+    return level == 0 ? value(i) : levels_[level - 1].values[static_cast<std::size_t>(i)];
+  }
+  template <class Value>
+  Entry scan(std::size_t level, std::int64_t begin, std::int64_t end, const Value& value) const {
+    Entry best{value_at(level, begin, value), begin};
     for (std::int64_t i = begin + 1; i < end; ++i) {
-      if (const std::int64_t v = value(i); v > best.value) best = {v, i};
+      if (const std::int64_t v = value_at(level, i, value); v > best.value) best = {v, i};
     }
     return best;
   }
-  std::vector<std::vector<Entry>> levels_;
+  template <class Value>
+  Entry at_level(std::size_t level, std::int64_t begin, std::int64_t end,
+                 const Value& value) const {
+    if (begin >= end) return {};
+    if (level == levels_.size()) return scan(level, begin, end, value);
+    const Level& blocks = levels_[level];
+    const auto greatest_in = [&](std::int64_t block) {
+      const auto b = static_cast<std::size_t>(block);
+      return Entry{blocks.values[b], block * kBlock + blocks.offsets[b]};
+    };
+    const std::int64_t first = (begin + kBlock - 1) / kBlock, last = end / kBlock;
+    Entry best;
+    if (first < last) best = greatest_in(at_level(level + 1, first, last, value).index);
+    // Of entries [from, to), which lie in one block: before those of `best`, or behind.
+    const auto consider = [&](std::int64_t from, std::int64_t to, bool before) {
+      Entry part = greatest_in(from / kBlock);
+      const auto better = [&] {
+        return best.index < 0 || part.value > best.value || (before && part.value == best.value);
+      };
+      if (!better()) return;
+      if (part.index < from || part.index >= to) part = scan(level, from, to, value);
+      if (better()) best = part;
+    };
+    if (begin < first * kBlock) consider(begin, std::min(end, first * kBlock), true);
+    if (last >= first && last * kBlock < end) consider(last * kBlock, end, false);
+    return best;
+  }
+  std::vector<Level> levels_;
 };
 
-// How many samples lie before a time, from a grid of time with some sixteen of them per cell.
+// How many samples lie before a time, from a grid of time with some sixteen of them per cell. Its
+// cells begin at `anchor` plus multiples of a power of two: the snapped columns of a picture, which
+// do too, end where cells do, and no sample is read for them.
 class SampleTimes {
  public:
   template <class Time>
-  SampleTimes(std::int64_t count, const Time& time) : count_(count) {
+  SampleTimes(std::int64_t count, std::int64_t anchor, const Time& time) : count_(count) {
     if (count == 0) return;
-    origin_ = time(0);
-    const std::int64_t span = time(count - 1) - origin_ + 1;
+    const std::int64_t span = time(count - 1) - time(0) + 1;
     while ((span >> shift_) > count / 16 + 1) ++shift_;
-    first_.reserve(static_cast<std::size_t>((span >> shift_) + 2));
+    origin_ = anchor + ((time(0) - anchor) >> shift_ << shift_);
+    first_.reserve(static_cast<std::size_t>((span >> shift_) + 3));
     for (std::int64_t i = 0; i < count; ++i) {
       while (origin_ + (static_cast<std::int64_t>(first_.size()) << shift_) <= time(i))
         first_.push_back(i);
@@ -91,7 +115,9 @@ class SampleTimes {
     if (count_ == 0 || at <= origin_) return 0;
     const auto cell = static_cast<std::size_t>((at - origin_) >> shift_);
     if (cell + 1 >= first_.size()) return count_;
-    std::int64_t low = first_[cell], high = first_[cell + 1];
+    std::int64_t low = first_[cell];
+    if (origin_ + (static_cast<std::int64_t>(cell) << shift_) == at) return low;
+    std::int64_t high = first_[cell + 1];
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
       if (time(middle) < at) {
@@ -126,6 +152,8 @@ class MemoryCurve {
   // The one with the greatest sum of those that hold at some time of [begin, end), those that
   // another at the same time replaces among them.
   std::int64_t greatest(std::int64_t begin, std::int64_t end) const;
+  // The same of each range between neighbouring edges, which ascend.
+  std::vector<std::int64_t> greatest(std::span<const std::int64_t> edges) const;
   std::int64_t sum(std::int64_t sample) const;  // [B]
   bool empty() const { return count_ == 0; }
   const MemoryPeak& peak() const { return peak_; }
@@ -133,6 +161,9 @@ class MemoryCurve {
  private:
   std::int64_t time(std::int64_t i) const {
     return trace_->memory_time[static_cast<std::size_t>(first_ + i)];
+  }
+  std::int64_t before(std::int64_t at) const {
+    return times_.before(at, [this](std::int64_t i) { return time(i); });
   }
   const Trace* trace_;
   std::int64_t first_ = 0, count_ = 0;
@@ -168,10 +199,17 @@ class LinkCurve {
   std::int64_t until(std::int64_t i) const {
     return i + 1 < count_ ? time(i + 1) : std::max(end_, time(i));
   }
-  std::int64_t load(std::int64_t i) const;          // [ppm], 0 to 10^6
-  std::int64_t held(std::int64_t i) const;          // the same; 0 where it holds for no time
-  std::uint64_t before(std::int64_t time) const;    // integral from the step's begin on
-  std::int64_t greatest(std::int64_t begin, std::int64_t end) const;  // [ppm]
+  std::int64_t load(std::int64_t i) const;  // [ppm], 0 to 10^6
+  std::int64_t held(std::int64_t i) const;  // the same; 0 where it holds for no time
+  // The integral from the step's begin on, `last` being the last sample before `time`.
+  std::uint64_t before(std::int64_t time, std::int64_t last) const;
+  std::uint64_t before(std::int64_t time) const {
+    time = std::clamp(time, begin_, end_);
+    return before(time, samples_before(time) - 1);
+  }
+  std::int64_t samples_before(std::int64_t at) const {
+    return times_.before(at, [this](std::int64_t i) { return time(i); });
+  }
 
   std::span<const LinkSample> samples_;
   std::int64_t count_ = 0, begin_ = 0, end_ = 0;  // of samples; of the step [ns]

@@ -39,7 +39,10 @@ std::string fixed_text(double value, int decimals) {
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                  std::chars_format::fixed, decimals)
                        .ptr;
-  return {digits.data(), end};
+  std::string text(digits.data(), end);
+  // What is rounded to nothing has no sign.
+  if (text.starts_with('-') && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);
+  return text;
 }
 
 std::string time_text(std::int64_t ns) {

@@ -18,7 +18,7 @@
 #include "viz/picture/formats/png.h"
 #include "viz/picture/letters/letters.h"
 #include "viz/window/keys.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 #if defined(__wasm__)
 #include <cstdlib>

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "schedules/base/result.h"
-#include "viz/picture/waterfall.h"
+#include "viz/picture/charts/waterfall.h"
 
 namespace rehearse::viz {
 

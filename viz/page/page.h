@@ -9,7 +9,7 @@
 
 #include "schedules/base/result.h"
 #include "schedules/trace/trace.h"
-#include "viz/picture/waterfall.h"
+#include "viz/picture/charts/waterfall.h"
 
 namespace rehearse::viz {
 

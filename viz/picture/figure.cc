@@ -99,8 +99,16 @@ class Figure {
     }
     y_ += 20;
     text(kFigureMargin, y_, line, TextSize::Normal, colors_.faint_text);
-    text(options_.width - kFigureMargin, y_, "bubbles: " + bubbles_text(summary_), TextSize::Normal,
-         colors_.text, Anchor::End);
+    const std::string bubbles = "bubbles: " + bubbles_text(summary_);
+    constexpr double kApart = 20;
+    if (text_width(line, TextSize::Normal) + kApart + text_width(bubbles, TextSize::Normal) >
+        options_.width - 2 * kFigureMargin) {  // no room beside it
+      y_ += 18;
+      text(kFigureMargin, y_, bubbles, TextSize::Normal, colors_.text);
+    } else {
+      text(options_.width - kFigureMargin, y_, bubbles, TextSize::Normal, colors_.text,
+           Anchor::End);
+    }
   }
 
   // Every kind and cause in view, with its share of the ranks' time; then what memory is for.
@@ -171,15 +179,17 @@ class Figure {
     const std::int64_t span = end_.value - begin_.value;
     const std::int64_t step = nice_step(static_cast<double>(span) * 110 / view_.width_px);
     const std::int64_t zero = trace_.begin.value;
+    const double right = options_.width - kFigureMargin,
+                 head = right - text_width("idle", TextSize::Small) - 6;
     for (std::int64_t tick = zero + (begin_.value - zero + step - 1) / step * step;
          tick <= end_.value; tick += step) {
       const double x = left_ + view_.x_of(tick);
       ticks_.push_back(x);
-      text(x, y_ - 6, tick_text(tick - zero, step), TextSize::Small, colors_.faint_text,
-           Anchor::Middle);
+      const std::string label = tick_text(tick - zero, step);
+      if (x + text_width(label, TextSize::Small) / 2.0 < head)
+        text(x, y_ - 6, label, TextSize::Small, colors_.faint_text, Anchor::Middle);
     }
-    text(options_.width - kFigureMargin, y_ - 6, "idle", TextSize::Small, colors_.faint_text,
-         Anchor::End);
+    text(right, y_ - 6, "idle", TextSize::Small, colors_.faint_text, Anchor::End);
     y_ += 2;
   }
 
@@ -252,7 +262,11 @@ class Figure {
         "A row is what one rank does, from left to right. Full colour: it computes. "
         "Hatched: a bubble, it waits; the pattern says for what.";
     if (!trace_.caption.empty()) line = trace_.caption + ". " + line;
-    text(kFigureMargin, y_, line, TextSize::Small, colors_.faint_text);
+    constexpr double kLine = 15;
+    y_ -= kLine;
+    for (std::string& part : wrapped(line, TextSize::Small, options_.width - 2 * kFigureMargin)) {
+      text(kFigureMargin, y_ += kLine, std::move(part), TextSize::Small, colors_.faint_text);
+    }
   }
 
   const TraceIndex& index_;

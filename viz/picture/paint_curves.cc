@@ -54,19 +54,24 @@ void paint_memory(const Trace& trace, RankClass row, const MemoryCurve& curve, c
   std::vector<Area> areas(parts);
   for (std::size_t part = 0; part < parts; ++part) {
     areas[part].base = static_cast<float>(base);
-    areas[part].end = static_cast<float>(place.x + std::min(width, frame.view.x_of(trace.end.value)));
+    areas[part].end =
+        static_cast<float>(place.x + std::min(width, frame.view.x_of(trace.end.value)));
     areas[part].fill = memory_color(part);
+    areas[part].x.reserve(frame.num_columns());
+    areas[part].y.reserve(frame.num_columns());
   }
+  const std::vector<std::int64_t> samples = curve.greatest(frame.edges);
   std::int64_t before = -1;
   for (std::size_t column = 0; column < frame.num_columns(); ++column) {
     if (frame.edges[column] >= trace.end.value) break;
-    const std::int64_t sample = curve.greatest(frame.edges[column], frame.edges[column + 1]);
+    const std::int64_t sample = samples[column];
     if (sample < 0 || sample == before) continue;
     before = sample;
     const auto x = static_cast<float>(edge_x(frame, place, column));
     double sum = 0;
     for (std::size_t part = 0; part < parts; ++part) {
-      sum += static_cast<double>(trace.memory_bytes[static_cast<std::size_t>(sample) * parts + part]);
+      sum +=
+          static_cast<double>(trace.memory_bytes[static_cast<std::size_t>(sample) * parts + part]);
       const auto y = static_cast<float>(base - sum * pixels);
       Area& area = areas[part];
       if (!area.y.empty() && area.y.back() == y) continue;  // a step that goes on

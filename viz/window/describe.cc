@@ -211,7 +211,7 @@ std::vector<Fact> describe_memory(const Document& document, RankClass row, std::
   name_largest(trace.begin.value + since, "now");
   name_largest(peak.time, "at the peak");
   const std::int64_t capacity = trace.rows[row.index()].capacity_bytes;
-  if (capacity > 0) facts.push_back({"capacity", bytes(capacity)});
+  if (capacity > 0) facts.push_back({"capacity", bytes_text(capacity)});
   return facts;
 }
 

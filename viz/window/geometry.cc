@@ -20,7 +20,7 @@ struct Heights {
 };
 constexpr Heights kLane{11, 110}, kStream{11, 18}, kMemory{34, 130}, kLink{16, 30}, kLag{13, 44};
 constexpr double kGap = 3, kBlockGap = 18;
-constexpr double kLeftWithLinks = 232, kLeftWithClasses = 184;  // names are long [px]
+constexpr double kLeftWithLinks = 256, kLeftWithClasses = 184;  // names are long [px]
 
 // A lane for each link that carries something, and a line for all that do not.
 std::size_t link_lines(const Document& document) {
@@ -221,6 +221,7 @@ Geometry geometry(const Session& session, const ViewState& state) {
     return std::floor(of.least + share * (of.most - of.least));
   };
   const double height = height_of(kLane), stream_height = height_of(kStream);
+  at.lane_height = height;
   at.memory_height = height_of(kMemory);
   at.link_height = height_of(kLink);
   at.lag_height = height_of(kLag);

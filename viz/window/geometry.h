@@ -68,7 +68,7 @@ struct Geometry {
   double table_x = 0, table_y = 0, table_width = 0, table_height = 0;  // 0: no table
   static constexpr double kTableLine = 18, kNoteLine = 14;
   std::int32_t note_lines = 1;  // below the table
-  double memory_height = 0, link_height = 0, lag_height = 0;
+  double lane_height = 0, memory_height = 0, link_height = 0, lag_height = 0;
   double content_height = 0;  // of all lanes, to scroll
   std::vector<RowSpot> rows;
   std::vector<LaneSpot> lanes;

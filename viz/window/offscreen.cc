@@ -9,7 +9,7 @@
 #include <string>
 
 #include "viz/window/gl_canvas.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 #include "viz/window/widgets/widgets.h"
 #include "viz/window/window_module.h"
 

@@ -17,7 +17,7 @@
 #include "viz/window/gl_canvas.h"
 #include "viz/window/script.h"
 #include "viz/window/state/settings.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 #include "viz/window/widgets/input.h"
 #include "viz/window/widgets/widgets.h"
 #include "viz/window/window_module.h"

@@ -28,8 +28,8 @@ Trace link_trace(Random& random, std::int64_t count) {
   std::vector<LinkSample> samples;
   std::int64_t time = drawn(random, 0, 2000);
   for (std::int64_t i = 0; i < count; ++i) {
-    samples.push_back({.time = time,
-                       .load_ppm = static_cast<std::int32_t>(drawn(random, 0, 3) * 333'333)});
+    samples.push_back(
+        {.time = time, .load_ppm = static_cast<std::int32_t>(drawn(random, 0, 3) * 333'333)});
     time += drawn(random, 0, 2 * 50000 / count);
   }
   trace.links = std::vector<TraceLink>{TraceLink{}};
@@ -115,34 +115,75 @@ Trace memory_trace(Random& random, std::int64_t count) {
   return trace;
 }
 
-// Of all samples that hold in [begin, end) the greatest sum, read one by one; -1: none.
+// Of all samples that hold in [begin, end) the first with the greatest sum, read one by one; -1:
+// none.
 std::int64_t greatest(const Trace& trace, std::int32_t row, std::int64_t begin, std::int64_t end) {
-  std::int64_t most = -1;
+  std::int64_t most = -1, sample = -1;
   const auto last = static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row) + 1]);
   for (auto i = static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row)]);
        i < last; ++i) {
-    const bool over = i + 1 < last && trace.memory_time[i + 1] <= begin &&
-                      !(trace.memory_time[i] == begin);
-    if (over || trace.memory_time[i] >= end) continue;
-    most = std::max(most, trace.memory_bytes[2 * i] + trace.memory_bytes[2 * i + 1]);
+    const bool over =
+        i + 1 < last && trace.memory_time[i + 1] <= begin && !(trace.memory_time[i] == begin);
+    const std::int64_t sum = trace.memory_bytes[2 * i] + trace.memory_bytes[2 * i + 1];
+    if (over || trace.memory_time[i] >= end || sum <= most) continue;
+    most = sum;
+    sample = static_cast<std::int64_t>(i);
   }
-  return most;
+  return sample;
 }
 
+// 1,000 random views: columns of any width, and those of the window's grid, which are powers of two
+// from the step's begin on but for the first and the last. Equal sums are frequent: the first of
+// them is meant.
 TEST(MemoryCurve, AColumnShowsTheGreatestSumWithinIt) {
   Random random(7);
+  std::int64_t shown = 0;
   for (int view = 0; view < 1000; ++view) {
-    const Trace trace = memory_trace(random, drawn(random, 1, 700));
+    Trace trace = memory_trace(random, drawn(random, 1, 700));
+    trace.begin = {drawn(random, -3000, 3000)};
     const MemoryCurve curve(trace, {1});
-    for (int column = 0; column < 10; ++column) {
-      const std::int64_t begin = drawn(random, -500, 60000), end = begin + drawn(random, 1, 4000);
-      const std::int64_t sample = curve.greatest(begin, end);
-      ASSERT_EQ(sample < 0 ? -1 : curve.sum(sample), greatest(trace, 1, begin, end));
-      if (sample >= 0) {
-        ASSERT_GE(sample, trace.memory_begin[1]);
+    std::vector<std::int64_t> edges{drawn(random, -500, 60000)};
+    if (view % 2 == 0) {
+      const std::int64_t widest = drawn(random, 1, 4000);
+      for (int column = 0; column < 10; ++column)
+        edges.push_back(edges.back() + drawn(random, 1, widest));
+    } else {
+      const std::int64_t step = std::int64_t{1} << drawn(random, 0, 12);
+      const std::int64_t first = (edges[0] - trace.begin.value) / step * step + trace.begin.value;
+      for (int column = 1; column < 10; ++column) {
+        if (first + column * step > edges.back()) edges.push_back(first + column * step);
+      }
+      edges.push_back(edges.back() + drawn(random, 1, step));
+    }
+    const std::vector<std::int64_t> samples = curve.greatest(edges);
+    ASSERT_EQ(samples.size() + 1, edges.size());
+    for (std::size_t c = 0; c < samples.size(); ++c) {
+      ASSERT_EQ(samples[c], greatest(trace, 1, edges[c], edges[c + 1])) << view << " " << c;
+      ASSERT_EQ(samples[c], curve.greatest(edges[c], edges[c + 1]));
+      shown += samples[c] >= 0;
+    }
+    ASSERT_EQ(curve.peak().bytes, curve.sum(greatest(trace, 1, -1000, 70000)));
+  }
+  EXPECT_GT(shown, 7000);
+}
+
+// Every run of entries, through all levels of blocks.
+TEST(GreatestOf, IsTheFirstGreatestOfEveryRun) {
+  Random random(3);
+  for (const std::int64_t count : {1, 8, 9, 64, 65, 130, 600}) {
+    std::vector<std::int64_t> entries;
+    for (std::int64_t i = 0; i < count; ++i) entries.push_back(drawn(random, -5, 5));
+    const auto value = [&](std::int64_t i) { return entries[static_cast<std::size_t>(i)]; };
+    const GreatestOf greatest(count, value);
+    for (std::int64_t begin = 0; begin <= count; ++begin) {
+      GreatestOf::Entry most;
+      for (std::int64_t end = begin; end <= count; ++end) {
+        const GreatestOf::Entry found = greatest.of(begin, end, value);
+        ASSERT_EQ(found.index, most.index) << begin << " " << end << " of " << count;
+        ASSERT_EQ(found.value, most.value);
+        if (end < count && (most.index < 0 || value(end) > most.value)) most = {value(end), end};
       }
     }
-    ASSERT_EQ(curve.peak().bytes, greatest(trace, 1, -1000, 70000));
   }
 }
 
@@ -181,8 +222,8 @@ TEST(MemoryCurve, IsDrawnAsItIs) {
     const auto i = static_cast<std::size_t>(sample);
     const double x = 10 + column + 0.5;
     EXPECT_NEAR(height_at(scene.areas[0], x), static_cast<double>(curve.sum(sample)) * scale, 1e-3);
-    EXPECT_NEAR(height_at(scene.areas[1], x), static_cast<double>(trace.memory_bytes[2 * i]) * scale,
-                1e-3);
+    EXPECT_NEAR(height_at(scene.areas[1], x),
+                static_cast<double>(trace.memory_bytes[2 * i]) * scale, 1e-3);
   }
 }
 

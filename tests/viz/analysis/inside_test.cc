@@ -20,7 +20,7 @@
 #include "viz/picture/formats/svg.h"
 #include "viz/window/geometry.h"
 #include "viz/window/script.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {
@@ -282,8 +282,7 @@ TEST(Inside, AMeasuredOpShowsThePredictionsNodes) {
 TEST(MemoryBox, TellsWhatIsAliveAtThePeak) {
   for (const bool own : {true, false}) {
     std::vector<Document> documents;
-    documents.emplace_back(
-        own ? predicted().trace : predicted({"plan.runtime=megatron"}).trace);
+    documents.emplace_back(own ? predicted().trace : predicted({"plan.runtime=megatron"}).trace);
     const Session session(std::move(documents));
     const ViewState before = initial_state(session, 1440, 900);
     const Geometry at = geometry(session, before);

@@ -9,7 +9,7 @@
 #include "viz/import/import.h"
 #include "viz/page/pack.h"
 #include "viz/window/keys.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 extern "C" {
 void* page_allocate(std::size_t bytes);

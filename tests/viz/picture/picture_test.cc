@@ -11,6 +11,7 @@
 
 #include "tests/viz/picture/eyes.h"
 #include "tests/viz/picture/full_trace.h"
+#include "tests/viz/picture/places.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/figure.h"
 #include "viz/picture/formats/png.h"
@@ -83,6 +84,22 @@ TEST(Figure, StaysInsideThePicture) {
   }
 }
 
+// However narrow: no word is cut by the edge, none stands upon another one.
+TEST(Figure, WordsHaveTheirPlace) {
+  Trace trace = small_trace();
+  trace.caption = "predicted on 128 nodes of NVIDIA DGX A100 80GB, over which nothing else runs";
+  const TraceIndex index(trace);
+  const std::int64_t end = trace.end.value;
+  for (const std::int32_t width : {640, 700, 900, 1000, 1400}) {
+    for (const std::int64_t to : {end, end / 2, end / 7 * 4}) {
+      const Scene scene = figure(index, {.width = width, .begin = {0}, .end = {to}});
+      for (const std::string& fault : fixture::misplaced(scene, width))
+        ADD_FAILURE() << width << ": " << fault;
+      for (const Text& text : scene.texts) EXPECT_LE(text.y, scene.height) << text.text;
+    }
+  }
+}
+
 TEST(Svg, EscapesTexts) {
   Trace trace = small_trace();
   trace.title = "a<b>&\"c\"\x01";
@@ -113,6 +130,25 @@ TEST(Raster, StripsAreAveragedWhereTheyAreNarrow) {
   const auto pixels = rasterize(scene);
   EXPECT_EQ(pixel(pixels, scene, 0, 0), 0x80u);    // (255 + 1) / 2
   EXPECT_EQ(pixel(pixels, scene, 1, 0), 0x8000u);  // half is transparent
+}
+
+// Steps of an area meet within a pixel: what they cover together is covered once.
+TEST(Raster, AreasHaveNoSeams) {
+  Scene scene{.width = 6, .height = 4, .background = {0, 0, 0}};
+  scene.areas.push_back({.x = {0.25f, 1.5f, 3.3f, 3.6f},
+                         .y = {1, 1, 2, 1},
+                         .base = 4,
+                         .end = 5.5f,
+                         .fill = {200, 100, 50}});
+  const auto pixels = rasterize(scene);
+  const std::uint32_t whole = 50u << 16 | 100u << 8 | 200u;
+  for (int x = 1; x < 5; ++x) {
+    EXPECT_EQ(pixel(pixels, scene, x, 0), 0u) << x;
+    for (int y = 2; y < 4; ++y) EXPECT_EQ(pixel(pixels, scene, x, y), whole) << x << " " << y;
+  }
+  EXPECT_EQ(pixel(pixels, scene, 1, 1), whole);                        // of two steps of one height
+  EXPECT_EQ(pixel(pixels, scene, 3, 1), 35u << 16 | 70u << 8 | 140u);  // 0.3 of it is lower
+  EXPECT_EQ(pixel(pixels, scene, 5, 3), 25u << 16 | 50u << 8 | 100u);
 }
 
 // A picture of twice the scale has four pixels for each, of edges as of areas; letters are drawn

@@ -1,4 +1,4 @@
-// SPD"viz/picture/two/pair_figure.h"-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0
 // Many ranks and two traces as pictures: text and SVG say the same, colours are ordered for every
 // eye, one bad rank of many is seen. Goldens: UPDATE_GOLDEN=1 rewrites them.
 #include <gtest/gtest.h>
@@ -8,13 +8,14 @@
 #include <iterator>
 
 #include "tests/viz/picture/full_trace.h"
+#include "tests/viz/picture/places.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/formats/svg.h"
 #include "viz/picture/ranks/heat_map.h"
 #include "viz/picture/ranks/straggler_chart.h"
-#include "viz/picture/two/pair_figure.h"
 #include "viz/picture/two/paint_lag.h"
+#include "viz/picture/two/pair_figure.h"
 
 namespace rehearse::viz {
 namespace {
@@ -34,17 +35,10 @@ void expect_golden(const std::string& name, const Scene& scene) {
   EXPECT_EQ(text, golden) << path << " differs; UPDATE_GOLDEN=1 rewrites it";
 }
 
-// No word beyond the picture's edges.
-void expect_words_inside(const Scene& scene) {
-  for (const Text& text : scene.texts) {
-    const double wide = text_width(text.text, text.size);
-    const double begin = text.x - wide * (text.anchor == Anchor::End      ? 1
-                                          : text.anchor == Anchor::Middle ? 0.5
-                                                                          : 0);
-    EXPECT_GE(begin, 0) << text.text;
-    EXPECT_LE(begin + wide, scene.width) << text.text;
-    EXPECT_LE(text.y, scene.height) << text.text;
-  }
+// No word beyond the picture's edges, none upon another one.
+void expect_words_placed(const Scene& scene) {
+  for (const std::string& fault : fixture::misplaced(scene, scene.width)) ADD_FAILURE() << fault;
+  for (const Text& text : scene.texts) EXPECT_LE(text.y, scene.height) << text.text;
 }
 
 TEST(HeatMap, TextAndPictureSayTheSame) {
@@ -55,15 +49,14 @@ TEST(HeatMap, TextAndPictureSayTheSame) {
     ASSERT_TRUE(source.has(of));
     const Scene scene = heat_map(source, {.shown = {.of = of}, .width = 1000});
     const std::string picture = svg(scene), text = heat_text(source, {.of = of}, 80);
-    const HeatTable table =
-        source.table(of, std::array{trace.begin.value, trace.end.value}, 12);
+    const HeatTable table = source.table(of, std::array{trace.begin.value, trace.end.value}, 12);
     for (std::size_t b = 0; b < table.bands.size(); ++b) {
       EXPECT_NE(picture.find(percent_text(table.mean(b))), std::string::npos) << b;
       EXPECT_NE(text.find(percent_text(table.mean(b))), std::string::npos) << b;
       EXPECT_NE(picture.find(source.ranks_text(table.bands[b].first, table.bands[b].last)),
                 std::string::npos);
     }
-    expect_words_inside(scene);
+    expect_words_placed(scene);
   }
 }
 
@@ -118,9 +111,9 @@ TEST(HeatMap, LooksAsItDid) {
   const TraceIndex index(trace);
   const HeatSource source(index);
   expect_golden("heat_idle", heat_map(source, {.width = 900}));
-  expect_golden("heat_excess", heat_map(source, {.shown = {.of = kHeatExcess},
-                                                 .theme = Theme::Dark,
-                                                 .width = 900}));
+  expect_golden(
+      "heat_excess",
+      heat_map(source, {.shown = {.of = kHeatExcess}, .theme = Theme::Dark, .width = 900}));
 }
 
 TEST(Stragglers, TextAndPictureSayTheSame) {
@@ -136,7 +129,7 @@ TEST(Stragglers, TextAndPictureSayTheSame) {
       EXPECT_NE(text.find(word), std::string::npos) << word;
     }
   }
-  expect_words_inside(scene);
+  expect_words_placed(scene);
   expect_golden("stragglers", scene);
   EXPECT_NE(stragglers_text(trace, {}).find("no rank waited"), std::string::npos);
 }
@@ -194,7 +187,7 @@ TEST(PairFigure, TextAndPictureSayTheSame) {
     EXPECT_NE(picture.find(words), std::string::npos) << words;
     EXPECT_NE(text.find(words), std::string::npos) << words;
   }
-  expect_words_inside(scene);
+  expect_words_placed(scene);
   expect_golden("pair", scene);
 }
 

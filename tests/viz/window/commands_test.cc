@@ -11,7 +11,7 @@
 #include "viz/window/geometry.h"
 #include "viz/window/keys.h"
 #include "viz/window/state/settings.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/viz/window/sessions.h"
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

@@ -9,7 +9,7 @@
 #include "viz/picture/terminal.h"
 #include "viz/window/describe.h"
 #include "viz/window/geometry.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

@@ -13,7 +13,7 @@
 #include "viz/window/geometry.h"
 #include "viz/window/heat_view.h"
 #include "viz/window/state/table.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

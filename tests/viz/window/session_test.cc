@@ -11,7 +11,7 @@
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"
 #include "viz/window/geometry.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

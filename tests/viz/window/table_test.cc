@@ -7,7 +7,7 @@
 #include "tests/viz/window/sessions.h"
 #include "viz/picture/formats/svg.h"
 #include "viz/window/geometry.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {
@@ -82,6 +82,34 @@ TEST(Tables, AreSortedByTheHeadThatIsClicked) {
 }
 
 // A line that is clicked is gone to; of a line about many ops, they are asked for.
+// A number that is cut is another number: texts give way. Where there is room nothing is cut.
+TEST(Tables, NumbersAreWhole) {
+  const Session session = one(full_trace(5, 9));
+  for (const std::string_view key : {"key T\n", "key Z\n", "key I\n", "key T shift\n",
+                                     "key Z shift\n", "do search F\nkey Escape\ndo hits\n"}) {
+    const Table table = make_table(session, run(session, start(session), key));
+    ASSERT_FALSE(table.columns.empty()) << key;
+    for (const double room : {560.0, 1100.0}) {
+      const std::vector<double> widths = column_widths(table, room);
+      double sum = 0, needs = 0;
+      for (std::size_t i = 0; i < widths.size(); ++i) {
+        double longest = 0;
+        for (const TableLine& line : table.lines)
+          longest = std::max<double>(longest, text_width(line.cells[i].text, TextSize::Small));
+        if (table.columns[i].number || room > 1000) {
+          EXPECT_GE(widths[i], longest) << key << table.columns[i].name;
+        }
+        sum += widths[i];
+        needs += table.columns[i].need;
+      }
+
+      if (needs <= room) {
+        EXPECT_NEAR(sum, room, 1e-9) << key;
+      }
+    }
+  }
+}
+
 TEST(Tables, LinesLead) {
   const Session session = one(full_trace(4, 9));
   ViewState state = run(session, start(session), "do search 2B\nkey Escape\ndo hits\n");

@@ -17,7 +17,7 @@
 #include "viz/window/geometry.h"
 #include "viz/window/offscreen.h"
 #include "viz/window/script.h"
-#include "viz/window/view_scene.h"
+#include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <optional>
 
+#include "viz/analysis/ranks/median.h"
+
 namespace rehearse::viz {
 namespace {
 
@@ -191,26 +193,7 @@ std::vector<float> excess_of(const Trace& trace) {
     rows.resize(std::max(rows.size(), c + 1));
     rows[c].push_back(row);
   }
-  struct Timed {
-    std::int64_t time = 0, ranks = 0;
-  };
-  std::vector<Timed> times;
-  // The time that at most half of the ranks stay below; of an even number the lower middle one.
-  const auto median_of = [&]() -> std::int64_t {
-    std::int64_t all = 0, below = 0;
-    for (const Timed& one : times) all += one.ranks;
-    if (all == static_cast<std::int64_t>(times.size())) {
-      const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-      std::ranges::nth_element(times, middle, {}, &Timed::time);
-      return middle->time;
-    }
-    std::ranges::sort(times, {}, &Timed::time);
-    for (const Timed& one : times) {
-      below += one.ranks;
-      if (below > (all - 1) / 2) return one.time;
-    }
-    return 0;
-  };
+  std::vector<TimeOfRanks> times;
   for (const std::vector<std::size_t>& alike : rows) {
     if (alike.size() < 2) continue;
     const std::int64_t ops = trace.row_begin[alike[0] + 1] - trace.row_begin[alike[0]];
@@ -223,7 +206,7 @@ std::vector<float> excess_of(const Trace& trace) {
       for (const std::size_t row : alike)
         times.push_back(
             {trace.end_ns[op_of(row)] - trace.start_ns[op_of(row)], trace.rows[row].multiplicity});
-      const auto median = static_cast<double>(median_of());
+      const auto median = static_cast<double>(median_of(times));
       for (const std::size_t row : alike) {
         const std::size_t op = op_of(row);
         const auto time = static_cast<double>(trace.end_ns[op] - trace.start_ns[op]);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "viz/analysis/ranks/median.h"
+
 namespace rehearse::viz {
 namespace {
 
@@ -48,16 +50,10 @@ std::vector<double> over_median(const Trace& trace) {
   std::vector<double> over(trace.rows.size());
   for (const TimedRows& of : timed_rows(trace)) {
     if (of.size() < 2) continue;
-    std::int64_t all = 0, below = 0;  // ranks
-    const auto ranks = [&](std::int32_t row) {
-      return trace.rows[static_cast<std::size_t>(-row)].multiplicity;
-    };
-    for (const auto& [time, row] : of) all += ranks(row);
-    const auto middle = std::ranges::find_if(of, [&](const auto& one) {
-      below += ranks(one.second);
-      return below > (all - 1) / 2;
-    });
-    const auto median = static_cast<double>(middle->first);
+    std::vector<TimeOfRanks> times;
+    for (const auto& [time, row] : of)
+      times.push_back({time, trace.rows[static_cast<std::size_t>(-row)].multiplicity});
+    const auto median = static_cast<double>(median_of(times));
     for (const auto& [time, row] : of)
       over[static_cast<std::size_t>(-row)] =
           median > 0 ? static_cast<double>(time) / median - 1 : 0;

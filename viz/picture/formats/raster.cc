@@ -134,15 +134,34 @@ void draw(Canvas& canvas, const Strip& strip) {
   }
 }
 
+// Steps that share a pixel cover it together: drawn one by one they would leave seams.
 void draw(Canvas& canvas, const Area& area) {
-  for (std::size_t i = 0; i < area.x.size(); ++i) {
-    const float right = i + 1 < area.x.size() ? area.x[i + 1] : area.end;
-    draw(canvas, Rect{.x = area.x[i],
-                      .y = std::min(area.y[i], area.base),
-                      .width = right - area.x[i],
-                      .height = std::fabs(area.base - area.y[i]),
-                      .fill = area.fill,
-                      .alpha = area.alpha});
+  if (area.x.empty()) return;
+  const auto [least, most] = std::ranges::minmax(area.y);
+  const auto x0 = std::max(0, static_cast<std::int32_t>(std::floor(area.x[0])));
+  const auto x1 = std::min(canvas.width(), static_cast<std::int32_t>(std::ceil(area.end)));
+  const auto y0 = std::max(0, static_cast<std::int32_t>(std::floor(std::min(least, area.base))));
+  const auto y1 =
+      std::min(canvas.height(), static_cast<std::int32_t>(std::ceil(std::max(most, area.base))));
+  if (y1 <= y0) return;
+  std::vector<double> covered(static_cast<std::size_t>(y1 - y0));  // of a column of pixels
+  std::size_t first = 0;
+  for (std::int32_t x = x0; x < x1; ++x) {
+    std::ranges::fill(covered, 0);
+    while (first + 1 < area.x.size() && area.x[first + 1] <= static_cast<float>(x)) ++first;
+    for (std::size_t i = first; i < area.x.size() && area.x[i] < static_cast<float>(x + 1); ++i) {
+      const double right = i + 1 < area.x.size() ? area.x[i + 1] : area.end;
+      const double part = cover(x, area.x[i], right), top = std::min(area.y[i], area.base),
+                   bottom = std::max(area.y[i], area.base);
+      for (auto y = std::max(y0, static_cast<std::int32_t>(std::floor(top)));
+           part > 0 && y < std::min(y1, static_cast<std::int32_t>(std::ceil(bottom))); ++y) {
+        covered[static_cast<std::size_t>(y - y0)] += part * cover(y, top, bottom);
+      }
+    }
+    for (std::int32_t y = y0; y < y1; ++y) {
+      const double whole = std::min(1.0, covered[static_cast<std::size_t>(y - y0)]) * area.alpha;
+      canvas.blend(x, y, area.fill, static_cast<std::uint32_t>(whole + 0.5));
+    }
   }
 }
 

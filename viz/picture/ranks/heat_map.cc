@@ -147,6 +147,13 @@ void paint_heat(const HeatTable& table, HeatOf of, const View& view, const HeatP
   }
 }
 
+double worst_head(double end_of_map, double right) {
+  constexpr double kApart = 10;
+  const double end = std::min(end_of_map + kHeatWorstGap + kHeatWorst,
+                              right - text_width("mean", TextSize::Small) - kApart);
+  return end - text_width("worst", TextSize::Small);
+}
+
 void name_bands(const HeatSource& source, const HeatTable& table, const View& view,
                 const HeatPlace& place, double right, Theme theme, Scene& scene) {
   constexpr double kApart = 13;
@@ -179,8 +186,8 @@ void name_bands(const HeatSource& source, const HeatTable& table, const View& vi
     text(right, y, percent_text(time / (ranks * table.span())), colors.text, Anchor::End);
   }
   if (holds_several(table)) {
-    text(place.x + view.width_px + kHeatWorstGap + kHeatWorst, place.y - 6, "worst",
-         colors.faint_text, Anchor::End);  // "mean" stands behind it
+    text(worst_head(place.x + view.width_px, right), place.y - 6, "worst", colors.faint_text,
+         Anchor::Begin);
   }
 }
 
@@ -330,11 +337,15 @@ class HeatFigure {
     y_ += 30;
     const std::int64_t step = nice_step(static_cast<double>(end - begin) * 110 / view_.width_px);
     const std::int64_t zero = trace_.begin.value;
+    const double right = options_.width - kHeatMargin;
+    const double heads = holds_several(table_) ? worst_head(kHeatLeft + view_.width_px, right) - 6
+                                               : right - text_width("mean", TextSize::Small) - 6;
     for (std::int64_t tick = zero + (begin - zero + step - 1) / step * step; tick <= end;
          tick += step) {
       const double x = kHeatLeft + view_.x_of(tick);
-      text(x, y_ - 6, tick_text(tick - zero, step), TextSize::Small, colors_.faint_text,
-           Anchor::Middle);
+      const std::string label = tick_text(tick - zero, step);
+      if (x + text_width(label, TextSize::Small) / 2.0 < heads)
+        text(x, y_ - 6, label, TextSize::Small, colors_.faint_text, Anchor::Middle);
       scene_.lines.push_back({.x1 = x,
                               .y1 = y_ - 3,
                               .x2 = x,
@@ -343,8 +354,7 @@ class HeatFigure {
                               .color = colors_.faint_text,
                               .alpha = 60});
     }
-    text(options_.width - kHeatMargin, y_ - 6, "mean", TextSize::Small, colors_.faint_text,
-         Anchor::End);
+    text(right, y_ - 6, "mean", TextSize::Small, colors_.faint_text, Anchor::End);
   }
 
   const HeatSource& source_;

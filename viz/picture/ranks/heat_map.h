@@ -31,6 +31,9 @@ std::int32_t heat_bands(double height, double scale);
 // many is seen.
 void paint_heat(const HeatTable& table, HeatOf of, const View& view, const HeatPlace& place,
                 Theme theme, Scene& scene);
+// Where the head of that column begins: "mean" stands behind it and ends at `right`. What stands
+// beside it ends before.
+double worst_head(double end_of_map, double right);
 // Names on the left of x, shares on the right, as many as there is room for.
 void name_bands(const HeatSource& source, const HeatTable& table, const View& view,
                 const HeatPlace& place, double right, Theme theme, Scene& scene);

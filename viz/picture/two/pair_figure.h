@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two traces as one picture: rank by rank, the first above the second, below them how far the second
-// is behind; and the waterfall of causes from the one step to the other. As a figure and as text.
-// Two of different schedules stand one below the other.
+// Two traces as one picture: rank by rank, the first above the second, below them how far the
+// second is behind; and the waterfall of causes from the one step to the other. As a figure and as
+// text. Two of different schedules stand one below the other.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 #include "viz/analysis/index.h"
 #include "viz/analysis/two/lag.h"
+#include "viz/picture/charts/waterfall.h"
 #include "viz/picture/scene.h"
-#include "viz/picture/waterfall.h"
 
 namespace rehearse::viz {
 
@@ -22,8 +22,8 @@ struct Pair {
   const TraceIndex& b;
   // Per op of b, the op of a that does the same; empty: they do not correspond.
   std::span<const OpId> same;
-  std::int64_t origin = 0;      // b's time at which a's step begins
-  std::string aligned;          // what begins together, in words
+  std::int64_t origin = 0;               // b's time at which a's step begins
+  std::string aligned;                   // what begins together, in words
   const Waterfall* waterfall = nullptr;  // null: none
 };
 struct PairOptions {

@@ -2,9 +2,9 @@
 #include "viz/window/state/commands.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "viz/window/keys.h"
+#include "viz/window/state/deeds.h"
 #include "viz/window/state/reducer.h"
 
 namespace rehearse::viz {
@@ -28,251 +28,6 @@ void show_table(Reducer& on, Given) {
 template <TableKind kTable>
 bool shows_table(const ViewState& state) {
   return state.table == kTable;
-}
-
-std::optional<std::int32_t> number_of(Given text) {
-  std::int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
-// Conditions under which commands do something.
-bool for_two(const Session& session, const ViewState&) {
-  return session.compares();
-}
-bool for_pairs(const Session& session, const ViewState&) {
-  return session.compares() && session.corresponds();
-}
-bool for_selected(const Session&, const ViewState& state) {
-  return static_cast<bool>(state.selected);
-}
-bool for_experts(const Session& session, const ViewState&) {
-  return !session.at(0).trace().expert_shape.empty();
-}
-bool for_classes(const Session& session, const ViewState&) {
-  for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
-    const RankClasses& classes = session.classes(d);
-    for (std::int32_t row = 0; row < session.at(d).trace().num_rows(); ++row) {
-      if (classes.rows(row) > 1) return true;
-    }
-  }
-  return false;
-}
-bool for_the_past(const Session&, const ViewState& state) {
-  return !state.past.empty();
-}
-bool for_the_future(const Session&, const ViewState& state) {
-  return !state.future.empty();
-}
-
-bool any_has(const Session& session, HeatOf of) {
-  return std::ranges::any_of(session.documents(),
-                             [of](const Document& one) { return one.heat().has(of); });
-}
-
-// Without a name: opens or closes the map.
-void heat(Reducer& on, Given name) {
-  if (name.empty()) {
-    on.state.heats = !on.state.heats;
-    on.scroll_to(on.state.scroll);
-    return;
-  }
-  HeatOf of = 0;
-  while (of < kNumHeats && heat_name(of) != name) ++of;
-  if (of == kNumHeats)
-    return on.refuse("heat: \"" + std::string(name) + "\" is neither idle, a cause nor excess");
-  if (!any_has(on.session, of)) {
-    return on.refuse("heat: " + std::string(name) +
-                     (of == kHeatExcess ? ": no ranks do the same, with a row each"
-                                        : ": there is no idle time of that cause"));
-  }
-  on.show_heat(of);
-}
-
-void next_heat(Reducer& on, Given) {
-  HeatOf of = on.state.heat;
-  if (on.state.heats) {
-    do of = static_cast<HeatOf>((of + 1) % kNumHeats);
-    while (!any_has(on.session, of));
-  }
-  on.show_heat(any_has(on.session, of) ? of : kHeatIdle);
-}
-
-// "64-127": those ranks alone, from the first to the last.
-void heat_ranks(Reducer& on, Given words) {
-  if (!on.state.heats) return on.refuse("heat_ranks: no heat map is open");
-  const auto first = number_of(words.substr(0, words.find('-')));
-  const auto last = number_of(words.substr(std::min(words.size(), words.find('-') + 1)));
-  const std::int64_t ranks = on.session.at(0).heat().ranks();
-  if (words.find('-') == Given::npos || !first || !last || *first > *last || *last >= ranks) {
-    return on.refuse("heat_ranks: \"" + std::string(words) + "\" are no ranks of 0-" +
-                     std::to_string(ranks - 1));
-  }
-  on.state.heat_first = static_cast<double>(*first) / static_cast<double>(ranks);
-  on.state.heat_last = static_cast<double>(*last + 1) / static_cast<double>(ranks);
-}
-
-// The class of the row under the mouse, or of the selected op: one row for it, or all of its ranks.
-void unfold(Reducer& on, Given text) {
-  PinnedRow row = on.row_meant();
-  if (!text.empty()) {
-    row = {0, number_of(text).value_or(-1)};
-    if (row.row < 0 || row.row >= on.session.at(0).trace().num_rows())
-      return on.refuse("unfold: there is no row " + std::string(text));
-  }
-  if (row.row < 0) return on.refuse("unfold: no row is under the mouse and no op is selected");
-  if (!on.has_class(row)) {
-    const bool stands = on.session.classes(row.document).ranks(row.row) > 1;
-    return on.refuse(stands ? "a prediction has one row for all ranks that do the same: there is "
-                              "nothing to unfold"
-                            : "no other rank does what this one does");
-  }
-  on.fold_class(row, !is_folded_class(on.session, on.state, row.document, row.row));
-}
-
-void unfold_all(Reducer& on, Given) {
-  if (!for_classes(on.session, on.state)) return on.refuse("no two ranks with rows do the same");
-  const bool fold = std::ranges::find(on.state.classes_folded, 1) == on.state.classes_folded.end();
-  for (std::int32_t d = 0; d < static_cast<std::int32_t>(on.session.documents().size()); ++d) {
-    for (std::int32_t row = 0; row < on.session.at(d).trace().num_rows(); ++row) {
-      if (on.has_class({d, row})) on.fold_class({d, row}, fold);
-    }
-  }
-}
-
-// The selected op, of the second trace.
-OpId aligned_op(const Reducer& on) {
-  const OpRef selected = on.state.selected;
-  if (!selected || !on.session.corresponds()) return {};
-  const OpId other = on.session.counterpart(selected);
-  return !other ? OpId{} : selected.document == 1 ? selected.op : other;
-}
-
-// Clocks that have nothing to do with one another.
-bool have_one_clock(const Session& session) {
-  constexpr double kFar = 20;  // steps
-  const Trace &a = session.at(0).trace(), &b = session.at(1).trace();
-  const auto apart =
-      static_cast<double>(std::max(a.begin.value - b.end.value, b.begin.value - a.end.value));
-  return apart < kFar * static_cast<double>(session.longest_step());
-}
-
-// "step", "wall", "op" (the selected one) or an op's name; without a word the next of them.
-void align(Reducer& on, Given name) {
-  if (!on.session.compares()) return on.refuse("align: there is one trace");
-  const OpId selected = aligned_op(on);
-  if (name.empty()) {
-    const Align now = on.state.alignment.how;
-    if (now == Align::Step && selected) return on.align({Align::Op, selected});
-    if (now != Align::Wall && have_one_clock(on.session)) return on.align({Align::Wall, {}});
-    return on.align({});
-  }
-  if (name == "step") return on.align({});
-  if (name == "wall") {
-    return have_one_clock(on.session) ? on.align({Align::Wall, {}})
-                                      : on.refuse("align: their clocks have nothing in common");
-  }
-  if (name == "op") {
-    return selected ? on.align({Align::Op, selected})
-                    : on.refuse("align: no op is selected that both traces have");
-  }
-  const Trace& second = on.session.at(1).trace();
-  for (OpId op{0}; on.session.corresponds() && op.value < second.num_ops(); ++op.value) {
-    if (on.session.counterpart({1, op}) && op_name(second, op) == name)
-      return on.align({Align::Op, op});
-  }
-  on.refuse("align: no op \"" + std::string(name) + "\" is in both traces");
-}
-
-void difference(Reducer& on, Given) {
-  const bool shown = on.state.color_by == ColorBy::Difference;
-  on.state.color_by = !shown && on.session.corresponds() ? ColorBy::Difference : ColorBy::Kinds;
-}
-
-void color(Reducer& on, Given name) {
-  if (name.empty()) return on.color_by_next(1);
-  const auto found = std::ranges::find(kColorByNames, name);
-  const auto by = static_cast<ColorBy>(found - kColorByNames.begin());
-  if (found == kColorByNames.end())
-    return on.refuse("color: there is no colouring \"" + std::string(name) + "\"");
-  if (by == ColorBy::Difference && !on.session.corresponds())
-    return on.refuse("color: the difference wants two traces of one schedule");
-  on.state.color_by = by;
-}
-
-void search(Reducer& on, Given text) {
-  on.edit(Field::Search);
-  on.state.search = text;
-  on.state.table_first = 0;
-}
-
-void edit(Reducer& on, Given name) {
-  for (std::size_t i = 0; i < kNumFields; ++i) {
-    const auto field = static_cast<Field>(i);
-    if (name == (field == Field::None ? "none" : field_name(field))) return on.edit(field);
-  }
-  on.refuse("edit: there is no field \"" + std::string(name) + "\"");
-}
-
-void type(Reducer& on, Given text) {
-  if (on.state.field == Field::None) return on.refuse("type: no field is open");
-  text_of(on.state, on.state.field) = text;
-  on.state.table_first = 0;
-  on.scroll_to(on.state.scroll);
-}
-
-// "kinds F,B": that part of the filter; without a text it asks for nothing.
-void only(Reducer& on, Given words) {
-  const Given name = words.substr(0, words.find(' '));
-  const auto found = std::ranges::find(kFilterPartNames, name);
-  if (found == kFilterPartNames.end()) {
-    return on.refuse("only: \"" + std::string(name) +
-                     "\" is none of kinds, ranks, chunks, microbatches, longer");
-  }
-  const auto part = static_cast<FilterPart>(found - kFilterPartNames.begin());
-  const std::string text(words.substr(std::min(words.size(), name.size() + 1)));
-  const std::string fault = filter_fault(on.session.at(0).trace(), part, text);
-  if (!fault.empty()) return on.refuse("only " + std::string(name) + ": " + fault);
-  on.state.filter.of(part) = text;
-  on.scroll_to(on.state.scroll);
-}
-
-void pin(Reducer& on, Given text) {
-  PinnedRow row = on.row_meant();
-  if (!text.empty()) {
-    row = {0, number_of(text).value_or(-1)};
-    if (row.row < 0 || row.row >= on.session.at(0).trace().num_rows())
-      return on.refuse("pin: there is no row " + std::string(text));
-  }
-  if (row.row < 0) return on.refuse("pin: no row is under the mouse and no op is selected");
-  on.pin(row);
-}
-
-// "COLUMN", "COLUMN falling", or "none".
-void sort(Reducer& on, Given words) {
-  if (words == "none") {
-    on.state.sorts[static_cast<std::size_t>(on.state.table)] = {};
-    return;
-  }
-  const auto column = number_of(words.substr(0, words.find(' ')));
-  if (!column) return on.refuse("sort: \"" + std::string(words) + "\" is no number of a column");
-  on.sort_by(*column);
-  if (words.ends_with(" falling") || words.ends_with(" rising"))
-    on.state.sorts[static_cast<std::size_t>(on.state.table)].falling = words.ends_with("falling");
-}
-
-void line(Reducer& on, Given text) {
-  const auto number = number_of(text);
-  if (!number) return on.refuse("line: \"" + std::string(text) + "\" is no number of a line");
-  on.activate(*number);
-}
-
-void play(Reducer& on, Given) {
-  ViewState& state = on.state;
-  state.playing = !state.playing;
-  if (state.playing && (!state.play || *state.play >= on.step()))
-    state.play = std::max(0.0, state.begin);
 }
 
 void phase(Reducer& on, double begin, double end) {
@@ -349,7 +104,7 @@ constexpr Command kCommands[] = {
      {Key::K},
      Key::None,
      "chunk",
-     color},
+     deeds::color},
     {"color_back",
      Menu::None,
      "The colouring before",
@@ -363,9 +118,9 @@ constexpr Command kCommands[] = {
      {Key::D, false, true},
      Key::None,
      {},
-     difference,
+     deeds::difference,
      [](const ViewState& state) { return state.color_by == ColorBy::Difference; },
-     for_pairs},
+     deeds::for_pairs},
     {"inside",
      Menu::View,
      "Inside the selected op",
@@ -374,7 +129,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.state.inside = !on.state.inside && on.state.selected; },
      is_on<&ViewState::inside>,
-     for_selected},
+     deeds::for_selected},
     {"experts",
      Menu::View,
      "Rows of experts over the steps of a run",
@@ -385,14 +140,14 @@ constexpr Command kCommands[] = {
        on.state.experts = !on.state.experts && !on.session.at(0).trace().expert_shape.empty();
      },
      is_on<&ViewState::experts>,
-     for_experts},
+     deeds::for_experts},
     {"heat",
      Menu::View,
      "Heat map: every rank over time",
      {Key::Y},
      Key::None,
      "communication",
-     heat,
+     deeds::heat,
      is_on<&ViewState::heats>},
     {"next_heat",
      Menu::View,
@@ -400,26 +155,32 @@ constexpr Command kCommands[] = {
      {Key::Y, false, true},
      Key::None,
      {},
-     next_heat},
-    {"heat_ranks", Menu::None, "those ranks of the heat map", {}, Key::None, "64-127", heat_ranks},
+     deeds::next_heat},
+    {"heat_ranks",
+     Menu::None,
+     "those ranks of the heat map",
+     {},
+     Key::None,
+     "64-127",
+     deeds::heat_ranks},
     {"unfold",
      Menu::View,
      "All ranks of a class, or one row for it",
      {Key::J},
      Key::None,
      "0",
-     unfold,
+     deeds::unfold,
      nullptr,
-     for_classes},
+     deeds::for_classes},
     {"unfold_all",
      Menu::View,
      "The same for all classes",
      {Key::J, false, true},
      Key::None,
      {},
-     unfold_all,
+     deeds::unfold_all,
      nullptr,
-     for_classes},
+     deeds::for_classes},
     {"lags",
      Menu::View,
      "How far the second trace is behind, below each rank",
@@ -428,23 +189,23 @@ constexpr Command kCommands[] = {
      {},
      toggle<&ViewState::lags>,
      is_on<&ViewState::lags>,
-     for_pairs},
+     deeds::for_pairs},
     {"align",
      Menu::View,
      "Two traces: what begins together",
      {Key::Q},
      Key::None,
      "2B5",
-     align,
+     deeds::align,
      nullptr,
-     for_two},
+     deeds::for_two},
     {"pin",
      Menu::View,
      "Pin the row under the mouse, or of the selected op",
      {Key::P},
      Key::None,
      "0",
-     pin},
+     deeds::pin},
     {"unpin",
      Menu::View,
      "Pin no row",
@@ -549,11 +310,17 @@ constexpr Command kCommands[] = {
      {},
      show_table<TableKind::Causes>,
      shows_table<TableKind::Causes>,
-     for_two},
-    {"sort", Menu::None, "sort the table by a column", {}, Key::None, "2 falling", sort},
-    {"line", Menu::None, "go to what a line of the table tells of", {}, Key::None, "0", line},
+     deeds::for_two},
+    {"sort", Menu::None, "sort the table by a column", {}, Key::None, "2 falling", deeds::sort},
+    {"line",
+     Menu::None,
+     "go to what a line of the table tells of",
+     {},
+     Key::None,
+     "0",
+     deeds::line},
 
-    {"search", Menu::Go, "Search ops by name", {Key::Slash}, Key::None, "2B5", search},
+    {"search", Menu::Go, "Search ops by name", {Key::Slash}, Key::None, "2B5", deeds::search},
     {"next_hit",
      Menu::Go,
      "The next hit",
@@ -576,9 +343,15 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.edit(on.state.filter_open ? Field::None : Field::Kinds); },
      is_on<&ViewState::filter_open>},
-    {"edit", Menu::None, "type into a field", {}, Key::None, "ranks", edit},
-    {"type", Menu::None, "what stands in that field", {}, Key::None, "0-15", type},
-    {"only", Menu::None, "ask for a part of the ops or rows", {}, Key::None, "kinds F,B", only},
+    {"edit", Menu::None, "type into a field", {}, Key::None, "ranks", deeds::edit},
+    {"type", Menu::None, "what stands in that field", {}, Key::None, "0-15", deeds::type},
+    {"only",
+     Menu::None,
+     "ask for a part of the ops or rows",
+     {},
+     Key::None,
+     "kinds F,B",
+     deeds::only},
     {"everything",
      Menu::Go,
      "Ask for everything again",
@@ -651,7 +424,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.focus_selected(); },
      nullptr,
-     for_selected},
+     deeds::for_selected},
     {"measure",
      Menu::Go,
      "Measure the selected op",
@@ -662,7 +435,7 @@ constexpr Command kCommands[] = {
        if (on.state.selected) on.state.range = on.times(on.state.selected);
      },
      nullptr,
-     for_selected},
+     deeds::for_selected},
     {"before",
      Menu::Go,
      "The op before, on its lane",
@@ -671,7 +444,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.along_lane(-1); },
      nullptr,
-     for_selected},
+     deeds::for_selected},
     {"after",
      Menu::Go,
      "The op behind, on its lane",
@@ -680,7 +453,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.along_lane(1); },
      nullptr,
-     for_selected},
+     deeds::for_selected},
     {"feeder",
      Menu::Go,
      "To what it waited for",
@@ -689,7 +462,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.to_feeder(); },
      nullptr,
-     for_selected},
+     deeds::for_selected},
     {"fed",
      Menu::Go,
      "To what waited for it",
@@ -698,7 +471,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.to_fed(); },
      nullptr,
-     for_selected},
+     deeds::for_selected},
     {"undo",
      Menu::Go,
      "The view before",
@@ -707,7 +480,7 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.undo(); },
      nullptr,
-     for_the_past},
+     deeds::for_the_past},
     {"redo",
      Menu::Go,
      "The view after",
@@ -716,14 +489,14 @@ constexpr Command kCommands[] = {
      {},
      [](Reducer& on, Given) { on.redo(); },
      nullptr,
-     for_the_future},
+     deeds::for_the_future},
     {"play",
      Menu::Go,
      "Play the step",
      {Key::Space},
      Key::None,
      {},
-     play,
+     deeds::play,
      is_on<&ViewState::playing>},
 
     {"help",

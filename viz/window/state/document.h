@@ -19,9 +19,9 @@
 #include "viz/analysis/ranks/waited.h"
 #include "viz/analysis/retime.h"
 #include "viz/analysis/two/lag.h"
+#include "viz/picture/charts/waterfall.h"
 #include "viz/picture/coloring.h"
 #include "viz/picture/legend.h"
-#include "viz/picture/waterfall.h"
 #include "viz/window/state/filter.h"
 
 namespace rehearse::viz {

@@ -9,6 +9,7 @@
 #include "viz/analysis/bubble.h"
 #include "viz/analysis/inside.h"
 #include "viz/analysis/units_text.h"
+#include "viz/picture/font.h"
 #include "viz/picture/paint_curves.h"
 
 namespace rehearse::viz {
@@ -451,6 +452,23 @@ void sort_lines(const Sort& by, Table& table) {
   });
 }
 
+// What a column's longest text takes, with what stands around it.
+double need_of(const Table& table, std::size_t column) {
+  constexpr double kPadding = 12, kMark = 14, kSortMark = 10, kPlot = 90;
+  double need = text_width(table.columns[column].name, TextSize::Small) + kSortMark;
+  std::size_t bytes = 0;
+  for (const TableLine& line : table.lines) {
+    const bool last = column > 0 && column + 1 == table.columns.size();
+    if (last && !(line.histogram.empty() && line.bars.empty())) need = std::max(need, kPlot);
+    const std::string& text = line.cells[column].text;
+    constexpr std::size_t kNarrower = 2;  // far shorter than another one: not the widest
+    if (text.size() + kNarrower < bytes) continue;
+    bytes = std::max(bytes, text.size());
+    need = std::max<double>(need, text_width(text, TextSize::Small));
+  }
+  return need + kPadding + (column == 0 ? kMark : 0);
+}
+
 // What a table depends on; the rest as it is at first.
 ViewState table_part(const ViewState& state) {
   ViewState part;
@@ -496,7 +514,38 @@ Table make_table(const Session& session, const ViewState& state) {
       break;
   }
   sort_lines(state.sorts[static_cast<std::size_t>(state.table)], table);
+  for (std::size_t i = 0; i < table.columns.size(); ++i) table.columns[i].need = need_of(table, i);
   return table;
+}
+
+std::vector<double> column_widths(const Table& table, double width) {
+  constexpr double kLeastText = 56;
+  double all = 0, shares = 0, left = width;
+  std::vector<double> widths, texts;
+  for (const TableColumn& column : table.columns) {
+    all += column.need;
+    shares += column.width;
+    widths.push_back(column.need);
+    if (column.number) left -= column.need;
+    if (!column.number) texts.push_back(column.need);
+  }
+  if (all <= width) {
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      widths[i] += (width - all) * table.columns[i].width / shares;
+    return widths;
+  }
+  // The longest texts give way, to one length.
+  std::ranges::sort(texts);
+  double most = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    most = left / static_cast<double>(texts.size() - i);
+    if (texts[i] >= most) break;
+    left -= texts[i];
+  }
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    if (!table.columns[i].number) widths[i] = std::min(widths[i], std::max(kLeastText, most));
+  }
+  return widths;
 }
 
 bool has_table(const Session& session, TableKind table) {

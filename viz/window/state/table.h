@@ -17,8 +17,9 @@ inline constexpr std::array<std::string_view, kNumTables> kTableNames{
 
 struct TableColumn {
   std::string_view name;
-  double width = 1;     // as a share of the sum of all
+  double width = 1;     // as a share of what is left when all have what they need
   bool number = false;  // stands at the right, and is largest first when sorted
+  double need = 0;      // of its longest text [units]
 };
 struct Cell {
   std::string text;
@@ -43,6 +44,9 @@ struct Table {
 };
 
 Table make_table(const Session& session, const ViewState& state);
+// How wide each column is in a table `width` wide [units]: as its longest text; where there is less
+// room than that, numbers are whole and texts share the rest.
+std::vector<double> column_widths(const Table& table, double width);
 // Whether a table is of any use for these traces.
 bool has_table(const Session& session, TableKind table);
 // The lines with their heads, tabulators between cells.

@@ -36,6 +36,20 @@ void begin_area(const char* name, double x, double y, double width, double heigh
   ImGui::PopStyleVar();
 }
 
+// As much of a text as there is room for; what is cut ends with "…".
+std::string cut_to(const std::string& text, float width) {
+  const auto width_of = [](const std::string& of) { return ImGui::CalcTextSize(of.c_str()).x; };
+  if (width_of(text) <= width) return text;
+  constexpr std::string_view kRest = "…";
+  std::string shown = text;
+  do {  // one letter less, with the bytes behind its first
+    while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0xC0u) == 0x80u)
+      shown.pop_back();
+    if (!shown.empty()) shown.pop_back();
+  } while (!shown.empty() && width_of(shown + std::string(kRest)) > width);
+  return shown + std::string(kRest);
+}
+
 FilterPart part_of(Field field) {
   return static_cast<FilterPart>(static_cast<int>(field) - static_cast<int>(Field::Kinds));
 }
@@ -244,7 +258,10 @@ void Widgets::lines(const ViewState& state, const Table& table) {
           ImGui::SetCursorPosX(ImGui::GetCursorPosX() +
                                std::max(0.0f, width - ImGui::CalcTextSize(text.c_str()).x));
         }
-        ImGui::TextUnformatted(text.c_str());
+        const std::string shown = cut_to(text, ImGui::GetContentRegionAvail().x);
+        if (shown != text) fonts_.want(shown);
+        ImGui::TextUnformatted(shown.c_str());
+        if (shown != text && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", text.c_str());
         if (k + 1 < line.cells.size()) continue;
         for (const TableLine::Bar& bar : line.bars) {  // below a text thin
           const float bottom = at.y + height,
@@ -283,13 +300,15 @@ void Widgets::table(const Session& session, const ViewState& state, const Geomet
   if (columns > 0 && ImGui::BeginTable(id.c_str(), columns, kFlags)) {
     const Sort& by = state.sorts[static_cast<std::size_t>(state.table)];
     ImGui::TableSetupScrollFreeze(0, 1);
+    const std::vector<double> widths =
+        column_widths(table, at.table_width - ImGui::GetStyle().ScrollbarSize / scale_);
     for (int i = 0; i < columns; ++i) {
       const TableColumn& column = table.columns[static_cast<std::size_t>(i)];
       ImGuiTableColumnFlags flags = ImGuiTableColumnFlags_None;
       if (column.number) flags |= ImGuiTableColumnFlags_PreferSortDescending;
       if (by.column == i) flags |= ImGuiTableColumnFlags_DefaultSort;
       ImGui::TableSetupColumn(std::string(column.name).c_str(), flags,
-                              static_cast<float>(column.width));
+                              static_cast<float>(widths[static_cast<std::size_t>(i)]));
     }
     ImGui::TableHeadersRow();
     sorted(state);
