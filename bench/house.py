@@ -58,6 +58,7 @@ OTHER_WORDS = {
     "schedules/runtime/": "traits of runtimes, and their words",
     "schedules/scenario/keys/case_keys.cc": "keys of measured cases",
     "schedules/scenario/keys/moe_layer_keys.cc": "the same",
+    "schedules/scenario/keys/overlap_rows.cc": "members of overlap",
     "sim/accuracy/moe_layer.cc": "the same",
     "sim/accuracy/validation_reader.cc": "the same",
     "sim/band/": "features of measured steps",

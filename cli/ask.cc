@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/trace/doctor.h"
-#include "schedules/base/standard_input.h"
+#include "schedules/base/bytes/standard_input.h"
 
 namespace rehearse::cli {
 namespace {

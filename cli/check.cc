@@ -8,10 +8,10 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "schedules/base/bytes/standard_input.h"
 #include "schedules/base/counted.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/base/standard_input.h"
 #include "schedules/body/body_proof.h"
 #include "schedules/formats/schedule_file.h"
 #include "schedules/ir/placed_recompute.h"

@@ -8,7 +8,7 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_document.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "sim/cluster/cluster.h"

@@ -299,7 +299,7 @@ Result<Evaluation> evaluated(const Schedule& order, const Request& request,
   return evaluation;
 }
 
-// Of a planned schedule by name.
+// The bound of a planned schedule that is asked for by name.
 std::optional<OrderBound> planned_bound(const Schedule& order, const Request& request,
                                         const ScheduleOptions& options) {
   const ScheduleInfo* info = options.scenario.empty() ? find_schedule(options.name) : nullptr;

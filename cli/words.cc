@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "cli/commands.h"
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 
 namespace rehearse::cli {
 namespace {

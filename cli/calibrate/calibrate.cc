@@ -19,13 +19,14 @@
 #include "exec/cuda/cuda_module.h"
 #include "exec/run/device.h"
 #include "exec/store/secret.h"
+#include "schedules/base/counted.h"
 #include "sim/cluster/cluster.h"
 
 namespace rehearse::cli {
 namespace {
 
 struct CalibrateOptions {
-  std::string device = "cpu", out;
+  std::string device = "cpu", out, offload_dir;
   std::vector<std::string> scenarios, set;
   std::string from, cluster;
   std::int32_t steps = 0;
@@ -48,10 +49,10 @@ bool writable(const std::string& path) {
 
 Result<exec::CalibrateOptions> measured_shapes(const CalibrateOptions& options) {
   const bool gpu = options.device == "cuda";
-  exec::CalibrateOptions how{
-      .sizes =
-          gpu ? exec::CalibrateSizes::gpu(options.quick) : exec::CalibrateSizes::cpu(options.quick),
-      .type = gpu ? exec::ElementType::BFloat16 : exec::ElementType::Float32};
+  exec::CalibrateOptions how{.sizes = gpu ? exec::CalibrateSizes::gpu(options.quick)
+                                          : exec::CalibrateSizes::cpu(options.quick),
+                             .type = gpu ? exec::ElementType::BFloat16 : exec::ElementType::Float32,
+                             .offload_dir = options.offload_dir};
   for (const std::string& path : options.scenarios) {
     ScenarioOptions read{
         .overrides = options.set, .runtime = std::string(kExecutorRuntime), .needs_cluster = false};
@@ -68,6 +69,20 @@ Result<exec::CalibrateOptions> measured_shapes(const CalibrateOptions& options) 
 
 // Half of the points spread by more: somebody else computed.
 constexpr double kBusy = 0.1;
+
+// Of the file that stands for drives, the best that was measured.
+std::string drives(const exec::MachineTables& t) {
+  if (!t.no_drives.empty()) return "no file for drives was measured: " + t.no_drives + "\n";
+  double out = 0, in = 0;  // [GB/s]
+  for (const exec::CopyTime& copy : t.copies) {
+    double& best = copy.to_host ? out : in;
+    if (copy.drives) best = std::max(best, 1e-3 * static_cast<double>(copy.bytes) / copy.us);
+  }
+  char text[128];
+  std::snprintf(text, sizeof text, "file for drives: %.2f GB/s to it, %.2f GB/s from it\n", out,
+                in);
+  return text;
+}
 
 std::string said(const exec::MachineTables& t, const std::string& out, const std::string& cluster) {
   double best = 0;
@@ -102,6 +117,10 @@ std::string said(const exec::MachineTables& t, const std::string& out, const std
                   t.products_together, t.attention_together, t.kernels_together, t.op_us,
                   t.meeting_us, t.handover_us);
     said += text;
+    said += drives(t);
+    if (t.left_out > 0) {
+      said += counted(t.left_out, "exchange") + " between threads left out: too little memory\n";
+    }
   }
   std::snprintf(
       text, sizeof text,
@@ -262,6 +281,9 @@ Command calibrate_command() {
       {"--quick", &o->quick, "seconds instead of about a minute: fewer points"},
       {"--scenario", &o->scenarios, "measure the very shapes of this scenario too (repeatable)"},
       one_each({"--set", &o->set, "override a key of the scenarios"}),
+      {"--offload-dir", &o->offload_dir,
+       "where to measure the file for drives (run --offload-dir): a directory, that of temporary "
+       "files"},
       {"--from", &o->from,
        "instead of measuring: correct the cluster of --scenario by a step that was measured on it; "
        "a trace (ours, or PyTorch's: a file, or a folder with one per rank), or seconds"},

@@ -17,7 +17,7 @@
 #include "schedules/base/json_document.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "sim/predict/fit_correction.h"
+#include "sim/predict/corrected/fit_correction.h"
 #include "viz/import/import.h"
 
 namespace rehearse::cli {

@@ -8,7 +8,7 @@
 #include "exec/cuda/cuda_module.h"
 #include "exec/processes/launch_environment.h"
 #include "exec/processes/process_group.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 
 namespace rehearse::cli {
 

@@ -8,9 +8,9 @@
 
 #include "schedules/base/counted.h"
 #include "schedules/base/json_document.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_line.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
 #include "schedules/trace/cause_words.h"
@@ -170,8 +170,8 @@ std::string answer_text(const PlanAnswer& a) {
     text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
                         name_of(best.plan.precision.compute));
   }
-  text += "\nlayout    " + plan_line(best.plan) + "\nbatch     " +
-          batch(best.plan) + "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
+  text += "\nlayout    " + plan_line(best.plan) + "\nbatch     " + batch(best.plan) +
+          "\nmemory    " + memory(best) + "\ntime      " + where(best) + "\n";
   text += near(a);
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
   if (a.experts) {

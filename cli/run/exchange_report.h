@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/step/exchange_counts.h"
-#include "exec/step/own_exchanges.h"
+#include "exec/step/exchanges/exchange_counts.h"
+#include "exec/step/exchanges/own_exchanges.h"
 #include "schedules/base/json_document.h"
 
 namespace rehearse::cli {

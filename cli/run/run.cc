@@ -161,8 +161,9 @@ Command run_command() {
   };
   command.footer =
       "Environment (torchrun's, Slurm's and Open MPI's variables make it one process of several):\n"
-      "  REHEARSE_ISA=generic|avx2|avx512|avx512_bf16|amx  the CPU's kernels; left out: the "
-      "fastest that it has\n"
+      "  REHEARSE_ISA=" +
+      exec::instruction_sets("|", "|") +
+      "  the CPU's kernels; left out: the fastest that it has\n"
       "  REHEARSE_SECRET, REHEARSE_SECRET_FILE  who knows it may join; several hosts need one\n"
       "  REHEARSE_NEIGHBORS=0    processes of one machine talk over TCP, not through memory\n"
       "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n"

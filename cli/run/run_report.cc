@@ -260,7 +260,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
 
 namespace {
 
-// Of a run in fp16: its scale at the end, and the steps that had no update.
+// What a run in fp16 adds: its scale at the end, and the steps that had no update.
 std::string loss_scale_text(const Measurement& m) {
   if (m.steps.back().loss_scale == 0) return {};
   std::string steps;

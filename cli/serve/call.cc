@@ -16,7 +16,7 @@
 #include <filesystem>
 
 #include "cli/commands.h"
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 
 namespace rehearse::cli {
 namespace {

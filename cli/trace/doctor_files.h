@@ -12,7 +12,7 @@
 
 namespace rehearse::cli {
 
-// Of a job that hangs dumps, or the text of RAS; of one that is slow profiles.
+// A job that hangs leaves dumps, or the text of RAS; one that is slow profiles.
 struct DoctorFiles {
   std::vector<viz::Dump> dumps;
   std::string ras, ras_path;  // empty: none

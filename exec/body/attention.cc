@@ -30,7 +30,7 @@ std::int64_t place_of(const OpView& op) {
   return op.context / op.shared.plan.exchanging_ranks();
 }
 
-// Of this op and layer.
+// The shape of attention in this op and layer.
 AttentionShape attention_shape(const OpView& op) {
   const Transformer& m = op.shared.model;
   const std::int64_t sequence = op.shared.plan.sequence_length, layer = op.layer();
@@ -54,8 +54,8 @@ AttentionShape attention_shape(const OpView& op) {
   return shape;
 }
 
-// Of attention that is no part. A chunk is as a sample of its own (unperformed_pairs keeps what
-// would leave a rest).
+// The shape of attention that is no part. A chunk is as a sample of its own (unperformed_pairs
+// keeps what would leave a rest).
 AttentionShape whole_shape(const OpView& op) {
   AttentionShape shape = attention_shape(op);
   if (const std::int64_t chunk = attention_chunk(op); chunk > 0) {

@@ -15,7 +15,7 @@ struct BodyMeeting {
   bool apart = false;
 };
 
-// Of all bodies, as often as they stand there.
+// The meetings of all bodies, as often as they stand there.
 std::vector<BodyMeeting> meetings(const BodyRunner& runner);
 
 }  // namespace rehearse::exec

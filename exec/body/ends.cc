@@ -49,23 +49,17 @@ const std::int32_t* targets(const OpView& op) {
   return op.compute->at.targets + others * op.shared.shape.tokens + op.carry.chunk;
 }
 
-// That meet the rank's rows of the table: of a grid those of all its rows.
-std::int64_t looked_up(const OpView& op) {
-  const RankShape& s = op.shared.shape;
-  return s.batch_tokens();
-}
-
 }  // namespace
 
 void lookup(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
-  op.kernels.embed(op.lane, looked_up(op), s.hidden, op.compute->at.tokens, op.parameter(n),
+  op.kernels.embed(op.lane, s.batch_tokens(), s.hidden, op.compute->at.tokens, op.parameter(n),
                    vocabulary(op), op.out(n));
 }
 
 void table_gradient(const OpView& op, const Node& n) {
   const RankShape& s = op.shared.shape;
-  op.kernels.embed_backward(op.lane, looked_up(op), s.hidden, op.compute->at.tokens, op.in(n, 0),
+  op.kernels.embed_backward(op.lane, s.batch_tokens(), s.hidden, op.compute->at.tokens, op.in(n, 0),
                             vocabulary(op), ints(op.in(n, 1)), op.gradient(n));
 }
 

@@ -23,8 +23,8 @@ std::int64_t tokens_of(const OpView& op, const Node& n) {
   return numbers(op, n.reads[1]) / op.shared.model.experts.per_token;
 }
 
-// Of a gate, which reads (numbers, x): a row of x has a number of its own: a token, of what shared
-// experts give; or each column that a head of attention gives.
+// Of a gate, which reads (numbers, x), how many numbers there are, and how many columns each
+// scales: a row of what shared experts give has one, or each head of what attention gives.
 struct GateShape {
   std::int64_t rows = 0, cols = 0;
 };

@@ -60,7 +60,7 @@ bool shares_norm(const OpView& op) {
   return op.shared.model.query_key_norm_whole && op.shared.shape.tensor > 1;
 }
 
-// Of Llama 4, the layers that rotate.
+// Whether the layer norms its heads: in Llama 4 those do that rotate.
 bool norms_heads(const OpView& op) {
   return !op.shared.model.query_key_unit_norm || op.shared.model.rotates(op.layer());
 }

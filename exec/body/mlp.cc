@@ -14,8 +14,8 @@ struct MlpShape {
   std::int64_t rows = 0, width = 0;
 };
 
-// Of what the node works on; routed experts' first rows are argument `begin`, which others lack.
-// Where the host cannot read them, all that there is room for.
+// The rows that the node works on; routed experts' first ones are argument `begin`, which others
+// lack. Where the host cannot read them, all that there is room for.
 MlpShape mlp_shape(const OpView& op, const Node& n, std::size_t begin) {
   const RankShape& s = op.shared.shape;
   if (n.reads.size() > begin) {

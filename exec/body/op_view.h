@@ -95,11 +95,11 @@ struct OpView {
   std::int64_t layer() const { return std::max(info().layer, 0); }
   // The first of this rank's key heads, of which it has one, where ranks share them.
   std::int64_t key_head() const { return coordinate / shared.layout.key_value_replicas(); }
-  // Of a grid of tensor parallel ranks.
+  // Where the rank is on a grid of tensor parallel ranks.
   std::int32_t grid_row() const { return coordinate / grid_columns(); }
   std::int32_t grid_column() const { return coordinate % grid_columns(); }
   std::int32_t grid_columns() const { return std::max(shared.shape.grid.columns, 1); }
-  // Of the op's k-th segment.
+  // The body of the op's k-th segment.
   const Body& body_of(std::size_t k, Direction direction) const {
     return shared.body(compute->segments[k], direction, compute->slice, compute->apart);
   }
@@ -144,7 +144,7 @@ struct OpView {
     return entry(compute->at.gradient, roles().bias, n.parameter);
   }
   const Roles& roles() const { return shared.roles[shared.shape_of(info())]; }
-  // Of lists by segment, the one that the role has in this segment.
+  // What the role has in this segment, of lists by segment.
   template <class T>
   T* entry(const std::vector<std::vector<T*>>& lists, const RoleIndex& index,
            ParameterRole role) const {

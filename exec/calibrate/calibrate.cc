@@ -52,7 +52,7 @@ Result<MachineTables> calibrate(const Backend& backend, const CalibrateOptions& 
     if (options.communicator != nullptr) parts.push_back(measure_nccl);
   } else {
     parts.insert(parts.end(), {measure_exchanges, measure_processes, measure_computing_together,
-                               measure_scheduler});
+                               measure_scheduler, measure_drives});
   }
   for (const auto& measure : parts) {
     measure(c);

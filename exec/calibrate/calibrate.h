@@ -19,7 +19,7 @@
 #include "exec/backend/backend.h"
 #include "exec/backend/communicator.h"
 #include "exec/backend/gpu_facts.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 #include "schedules/base/result.h"
 #include "schedules/body/body.h"
 #include "schedules/scenario/scenario.h"
@@ -48,11 +48,14 @@ struct AttentionTime {
   std::int64_t samples = 1;
   std::int64_t value_dim = 0;  // of a head's values; 0: head_dim
   std::int64_t values() const { return value_dim > 0 ? value_dim : head_dim; }
+  // Of a block that came round a ring: half of the queries, or of the keys, take part; their mean.
+  bool half = false;
 };
 struct CopyTime {
   bool to_host = false;
   std::int64_t bytes = 0;
   double us = 0;
+  bool drives = false;  // to the file of what is offloaded there, or from it
 };
 struct ExchangeTime {
   OpKind kind{};  // a collective; Send: a transfer
@@ -75,7 +78,8 @@ struct MachineTables {
   std::vector<KernelTime> kernels;
   std::vector<AttentionTime> attention;
   std::vector<ExchangeTime> exchanges;
-  std::vector<CopyTime> copies;  // to and from a GPU
+  std::vector<CopyTime> copies;  // to and from a GPU, or the file that stands for drives
+  std::string no_drives;         // why that file was not measured; empty: it was
   // Time of each while every core computes, over its time alone.
   double products_together = 1, attention_together = 1, kernels_together = 1;
   double products_in_bf16 = 1;  // time of a product in bf16 over the same one's in fp32
@@ -90,6 +94,7 @@ struct MachineTables {
   // rounds the second of each). And of what cores lose to each other, all turns.
   double product_scatter = 0, together_scatter = 0;
   double seconds = 0;  // that it took
+  int left_out = 0;    // exchanges among threads for which there was no memory
 };
 
 // What is measured: sizes of a kind go from the first to the last by a factor.
@@ -115,6 +120,7 @@ struct CalibrateOptions {
   CalibrateSizes sizes;
   std::vector<Scenario> scenarios;          // also measure the very shapes of these
   ElementType type = ElementType::Float32;  // that the backend computes in
+  std::string offload_dir;                  // of the file for offloaded values; OffloadFile::open
   // NCCL: every process calibrates, in step; `groups` has one group per number of ranks.
   Communicator* communicator = nullptr;
   const GroupInstances* groups = nullptr;

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "exec/calibrate/calibrate_parts.h"
+#include "exec/step/quantized_gather.h"
 #include "schedules/body/sizes.h"
+#include "schedules/scenario/zero/quantized_gather.h"
 
 namespace rehearse::exec {
 namespace {
@@ -29,7 +31,8 @@ class MemoryBound {
   explicit MemoryBound(Calibration& c) : c_(c) {}
 
   void run() {
-    const std::vector<Kernel> kernels = all();
+    std::vector<Kernel> kernels = all();
+    if (!c_.gpu()) add_packing(kernels);  // the host's, which a GPU's ops wait for
     const CalibrateSizes::Range& range = c_.sizes.bytes;
     for (std::size_t k = 0; k < kernels.size(); ++k) {
       const Kernel& kernel = kernels[k];
@@ -199,6 +202,34 @@ class MemoryBound {
     };
   }
 
+  // A shard of ZeRO-3 on its way in 8 bit, and from it: there and back.
+  void add_packing(std::vector<Kernel>& to) {
+    constexpr double kFloats = 1.25;  // of a value, read in one form and written in the other
+    to.push_back({"quantize", false, 0, kFloats, [&](std::int64_t r, std::int64_t h) {
+                    pack_values(c_.device, blocks_of(r * h), bytes_at(cold(r * h)), r * h,
+                                bytes_at(scratch(packed_bytes(r * h) / 4)), packed_bytes(r * h));
+                  }});
+    to.push_back({"quantize", true, 0, kFloats, [&](std::int64_t r, std::int64_t h) {
+                    const StoredBucket whole{.parameter = bytes_at(scratch(r * h)),
+                                             .type = ElementType::Float32};
+                    unpack_values(c_.device, blocks_of(r * h),
+                                  bytes_at(cold(packed_bytes(r * h) / 4)), packed_bytes(r * h),
+                                  whole, 0, r * h);
+                  }});
+  }
+  static std::byte* bytes_at(float* data) { return reinterpret_cast<std::byte*>(data); }
+  // Of whole blocks, as rows of 256 columns are.
+  static std::int64_t packed_bytes(std::int64_t values) {
+    return values + 4 * (values / kGatherBlock);
+  }
+  std::span<const std::int64_t> blocks_of(std::int64_t values) {
+    const auto count = static_cast<std::size_t>(values / kGatherBlock);
+    for (std::size_t i = blocks_.size(); i < count; ++i) {
+      blocks_.push_back(static_cast<std::int64_t>(i + 1) * kGatherBlock);
+    }
+    return std::span(blocks_).first(count);
+  }
+
   // Rows are tokens of several samples: positions are few beside them, as the nodes count.
   static std::int64_t positions_of(std::int64_t rows) { return std::min<std::int64_t>(rows, 1024); }
   // What is written is not what others read: their data stay random.
@@ -229,6 +260,7 @@ class MemoryBound {
   std::pair<float*, std::int64_t> positive_;
   std::pair<double*, std::int64_t> norms_;
   std::map<std::int64_t, float*> moments_, summed_;
+  std::vector<std::int64_t> blocks_;
 };
 
 struct AttentionForm {
@@ -272,6 +304,36 @@ void attention_point(Calibration& c, const AttentionShape& shape) {
     measure({.backward = true, .causal = causal, .part = true}, [&] {
       c.kernels.attention_part_backward(kLane, part, d_o, qkv, met, o, lse, dq, dkv, delta);
     });
+  }
+  if (c.gpu() || shape.sequence < 2) return;
+  // A block of the ring: of a place before this one its early half, of one behind it for the late
+  // half of the queries. Over all places and steps there are as many of either.
+  for (const bool backward : {false, true}) {
+    double us = 0;
+    for (const bool late : {false, true}) {
+      AttentionPart part{.shape = shape,
+                         .query_begin = late ? shape.sequence / 2 : 0,
+                         .query_end = shape.sequence,
+                         .key_end = late ? shape.sequence : shape.sequence / 2,
+                         .key_stride = shape.kv_columns()};
+      us += c.watch.median_us([&] {
+        if (backward) {
+          c.kernels.attention_part_backward(kLane, part, d_o, qkv, kv, o, lse, dq, dkv, delta);
+        } else {
+          c.kernels.attention_part(kLane, part, qkv, kv, o, lse);
+        }
+      });
+    }
+    c.tables.attention.push_back({.backward = backward,
+                                  .causal = false,
+                                  .part = true,
+                                  .heads = shape.heads,
+                                  .sequence = shape.sequence,
+                                  .head_dim = shape.head_dim,
+                                  .us = us / 2,
+                                  .samples = shape.tokens / shape.sequence,
+                                  .value_dim = shape.values(),
+                                  .half = true});
   }
 }
 

@@ -56,6 +56,7 @@ void measure_exchanges(Calibration& c);  // calibrate_threads.cc
 void measure_computing_together(Calibration& c);
 void measure_processes(Calibration& c);  // calibrate_processes.cc
 void measure_scheduler(Calibration& c);  // calibrate_scheduler.cc
+void measure_drives(Calibration& c);     // calibrate_drives.cc
 void measure_copies(Calibration& c);     // calibrate_gpu.cc
 void measure_launches(Calibration& c);
 void measure_nccl(Calibration& c);

@@ -107,6 +107,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
                {"heads", p.heads},       {"sequence", p.sequence},
                {"head_dim", p.head_dim}, {"time_us", rounded_us(p.us)}};
     if (p.causal && p.part) point["part"] = true;
+    if (p.half) point["half"] = true;
     if (p.values() != p.head_dim) point["value_dim"] = p.values();
     points.push_back(std::move(point));
   }
@@ -123,9 +124,12 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   }
   out["collectives"] = std::exchange(points, Json::array());
   for (const CopyTime& p : t.copies) {
-    points.push_back({{"direction", p.to_host ? "d2h" : "h2d"},
-                      {"bytes", p.bytes},
-                      {"time_us", rounded_us(p.us)}});
+    Json point = Json::object();
+    point["direction"] = p.to_host ? "d2h" : "h2d";
+    if (p.drives) point["drives"] = true;
+    point["bytes"] = p.bytes;
+    point["time_us"] = rounded_us(p.us);
+    points.push_back(std::move(point));
   }
   for (const KernelTime& p : t.kernels) {
     if (t.gpu || p.op != "copy") continue;  // on a CPU the host is the device

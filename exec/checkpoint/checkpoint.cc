@@ -376,6 +376,7 @@ Result<> Checkpoint::load(Interpreter& run) const {
     } else {
       clear_state(local.device, stored);
     }
+    run.rest(stored);
     if (!sound) return sound;
   }
   const std::int64_t experts = local.model.experts.count;

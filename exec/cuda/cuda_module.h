@@ -10,7 +10,7 @@
 #include "exec/backend/backend.h"
 #include "exec/backend/communicator.h"
 #include "exec/backend/gpu_facts.h"
-#include "exec/step/meetings.h"
+#include "exec/step/exchanges/meetings.h"
 #include "schedules/base/result.h"
 
 namespace rehearse::exec {

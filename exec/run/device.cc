@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "exec/cpu/cpu_backend.h"
-#include "exec/step/meetings.h"
+#include "exec/step/exchanges/meetings.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/payload.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/mesh.h"
-#include "schedules/scenario/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse::exec {

@@ -8,8 +8,8 @@
 
 #include "exec/backend/gpu_facts.h"
 #include "exec/processes/process_memory.h"
-#include "exec/step/exchange_counts.h"
-#include "exec/step/own_exchanges.h"
+#include "exec/step/exchanges/exchange_counts.h"
+#include "exec/step/exchanges/own_exchanges.h"
 #include "exec/train/train.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/resident_memory.h"

@@ -44,7 +44,7 @@ std::string result_bytes(const Interpreter& process, const Measurement& m,
   return out.take();
 }
 
-// Of a process; none: no such groups or collectives.
+// The collectives that a process counted; none: no such groups or collectives.
 std::optional<std::vector<CollectiveCount>> read_collectives(WireReader& in) {
   std::vector<CollectiveCount> met;
   for (auto left = in.number<std::uint32_t>(); left > 0 && in.good(); --left) {

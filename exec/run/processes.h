@@ -28,7 +28,7 @@ struct ProcessOptions {
   Throttle throttle;       // of what ops exchange between processes
 };
 
-// Of lines `what=way` the first of each `what`.
+// The first line of each `what`, of lines `what=way`.
 std::string first_lines(std::span<const std::string> all);
 
 // REHEARSE_NEIGHBORS=0: no; processes of one machine talk over TCP as those of several do.

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 #include "schedules/ir/listing.h"
 
 namespace rehearse::exec {

@@ -263,7 +263,10 @@ void Interpreter::initialise(const ValueOf& value_of, int threads) {
                                                    static_cast<std::size_t>(to - from)));
       }
     }
-    for (const StoredBucket* holder : holders) clear_state(local_.device, *holder);
+    for (const StoredBucket* holder : holders) {
+      clear_state(local_.device, *holder);
+      rest(*holder);
+    }
   }
   std::vector<float> correction = local_.correction;
   const std::int64_t experts = local_.model.experts.count;
@@ -274,7 +277,15 @@ void Interpreter::initialise(const ValueOf& value_of, int threads) {
     }
   }
   set_correction(std::move(correction));
-  for (const auto& rank : local_.ranks) rank->drives.release_all();
+}
+
+void Interpreter::rest(const StoredBucket& stored) {
+  OffloadFile& drives = local_.ranks[static_cast<std::size_t>(stored.rank - local_.first)]->drives;
+  drives.release(stored.parameter, (stored.last - stored.first) * bytes_of(stored.type));
+  const std::int64_t own = 4 * (stored.own_last - stored.own_first);
+  for (const float* state : {stored.master, stored.moments[0], stored.moments[1]}) {
+    drives.release(reinterpret_cast<const std::byte*>(state), own);
+  }
 }
 
 Result<> Interpreter::experts_held(std::int64_t step, bool gave_numbers) const {
@@ -306,6 +317,9 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
       if (const Result<> held = experts_held(options.step, true); !held) return held.error();
     }
     return done.error();
+  }
+  for (const auto& rank : local_.ranks) {
+    if (const Result<> kept = rank->drives.failure(); !kept) return kept.error();
   }
   StepResult result;
   const std::span all(local_.ranks[0]->norms);

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "exec/backend/communicator.h"
-#include "exec/step/exchange_counts.h"
+#include "exec/step/exchanges/exchange_counts.h"
+#include "exec/step/exchanges/own_exchanges.h"
 #include "exec/step/observer.h"
-#include "exec/step/own_exchanges.h"
 #include "exec/step/rank_state.h"
 #include "exec/weights/stored_bucket.h"
 #include "schedules/base/result.h"
@@ -87,6 +87,9 @@ class Interpreter {
   const LocalRanks& local() const { return local_; }
   const std::vector<TensorPlace>& places() const { return local_.places; }
   std::vector<StoredBucket> stored() const;
+  // Of what was just written there the pages of drives are handed over: no second bucket of the
+  // same process need stay in memory.
+  void rest(const StoredBucket& stored);
   // What the ranks here held for the exchanges of a file's own groups.
   std::vector<HeldExchange> exchanged() const { return held_exchanges(local_); }
   // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks

@@ -32,7 +32,7 @@ class LocalOp {
                         static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
   }
 
-  // Of all replicas, micro-batch by micro-batch.
+  // The losses of all replicas, micro-batch by micro-batch.
   void fetch_batch() const {
     const auto& all = op_.instance == 1 ? local_.targets : local_.inputs;
     const std::int64_t units = local_.plan.microbatches();
@@ -73,7 +73,7 @@ class LocalOp {
     const std::size_t last = operands_.size() - 1;
     for (std::size_t k = 0; k < last; ++k) {
       if (value(k).kind == ValueKind::Metrics) {
-        // Of a grid every row has the loss of its own samples.
+        // Every row of a grid has the loss of its own samples.
         if (local_.mesh.grid_column(rank_.at) == 0) loss = data(k);
         continue;
       }

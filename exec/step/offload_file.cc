@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 namespace rehearse::exec {
@@ -32,6 +33,7 @@ OffloadFile& OffloadFile::operator=(OffloadFile&& other) noexcept {
   std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  error_ = other.error_.exchange(error_);
   return *this;
 }
 OffloadFile::~OffloadFile() {
@@ -70,13 +72,26 @@ Result<OffloadFile> OffloadFile::open(std::string directory, std::int64_t bytes)
   return made;
 }
 
-void OffloadFile::release(const std::byte* begin, std::int64_t bytes) const {
-  if (data_ == nullptr) return;
+void OffloadFile::release(const std::byte* begin, std::int64_t bytes) {
+  const std::less<> before;
+  if (data_ == nullptr || before(begin, data_) || !before(begin, data_ + bytes_)) return;
   const std::int64_t page = sysconf(_SC_PAGESIZE);
   const std::int64_t first = (begin - data_) / page * page;
   const std::int64_t size = std::min(begin - data_ + bytes, bytes_) - first;
-  sync_file_range(file_, first, size, SYNC_FILE_RANGE_WRITE);
+  if (sync_file_range(file_, first, size, SYNC_FILE_RANGE_WRITE) != 0) error_ = errno;
   madvise(data_ + first, static_cast<std::size_t>(size), MADV_DONTNEED);
+}
+
+// With the wait for a range the system tells what any page of the file met on its way out.
+Result<> OffloadFile::failure() {
+  if (data_ == nullptr) return {};
+  int why = error_.exchange(0);
+  if (why == 0 && sync_file_range(file_, 0, 1, SYNC_FILE_RANGE_WAIT_BEFORE) != 0) why = errno;
+  if (why == 0 || why == ENOSYS) return {};  // a system without the call
+  return Error{.message = std::string("plan.offload_to: nvme: the drives did not take what was "
+                                      "written: ") +
+                          std::strerror(why),
+               .machine = true};
 }
 
 }  // namespace rehearse::exec

@@ -4,6 +4,7 @@
 // ends.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,15 +25,19 @@ class OffloadFile {
   static Result<OffloadFile> open(std::string directory, std::int64_t bytes);
 
   std::byte* data() const { return data_; }
-  // The bytes need not stay in memory: begins to write them, and forgets the pages. A drive that
-  // fails later is seen as its pages are read: SIGBUS ends the process, with no line of ours.
-  void release(const std::byte* begin, std::int64_t bytes) const;
-  void release_all() const { release(data_, bytes_); }
+  // The bytes need not stay in memory: begins to write them, and forgets the pages. What lies
+  // elsewhere is left alone. From any thread.
+  void release(const std::byte* begin, std::int64_t bytes);
+  // What the drives could not write since the last call, as far as they have said so; waits for no
+  // more than one page. A page that they cannot read back is seen as it is read: SIGBUS ends the
+  // process, with no line of ours.
+  Result<> failure();
 
  private:
   int file_ = -1;
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
+  std::atomic<int> error_{0};  // of a release
 };
 
 }  // namespace rehearse::exec

@@ -75,8 +75,8 @@ struct LocalRanks {
   }
   std::int32_t shards(const Bucket& bucket) const { return schedule.replicas(bucket); }
   bool sharded(const Bucket& bucket) const { return plan.zero_stage >= 1 && shards(bucket) > 1; }
-  // Of shards over a part of the replicas: which one a rank holds, and whether it stands for the
-  // others who update the same, in norms and in files.
+  // Where shards are over a part of the replicas: which one a rank holds, and whether it stands for
+  // the others who update the same, in norms and in files.
   std::int32_t shard(const RankState& rank, const Bucket& bucket) const {
     return replica(rank, bucket) % shards(bucket);
   }

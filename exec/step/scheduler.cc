@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "exec/body/gathered_loss.h"
-#include "exec/step/quantized_gather.h"
+#include "exec/step/exchanges/quantized_gather.h"
 #include "schedules/ir/listing.h"
 #include "schedules/ir/payload.h"
 #include "schedules/ranks/group_key.h"
@@ -202,7 +202,8 @@ void Scheduler::rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribu
   changed_.notify_all();
 }
 
-// Of arrays as they lie: of a file's own group (numbers in fp32), or of a batch through one rank.
+// An exchange of arrays as they lie: of a file's own group (numbers in fp32), or of a batch through
+// one rank.
 // What a root sends to all is its own already, and what it scatters, its own part first.
 void Scheduler::array_exchange(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
   const Op& op = s_.ops[id.index()];

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "exec/backend/communicator.h"
-#include "exec/step/exchange_counts.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/exchange_counts.h"
+#include "exec/step/exchanges/group_instances.h"
 #include "exec/step/observer.h"
 #include "exec/step/op_turns.h"
 #include "exec/step/rank_state.h"

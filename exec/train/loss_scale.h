@@ -22,7 +22,8 @@ struct LossScale {
   std::int64_t skipped = 0;  // steps without an update, in the whole run
 };
 
-// Of a run's first step, or of one that goes on from `before`: a number that is asked for stays.
+// The scale of a run's first step, or of one that goes on from `before`: a number that is asked for
+// stays.
 inline LossScale begin_loss_scale(const Plan& plan, const TrainOptions& options,
                                   const LossScale& before = {}, const LossScaleRule& rule = {}) {
   LossScale now = before;

@@ -13,7 +13,7 @@
 #include "exec/cpu/kernels/instruction_set.h"
 #include "exec/messages/composed_collectives.h"
 #include "exec/status/status.h"
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 #include "exec/train/train.h"
 #include "exec/weights/stored_bucket.h"
 #include "schedules/body/body.h"

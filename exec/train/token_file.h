@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "schedules/base/regular_file.h"
+#include "schedules/base/bytes/regular_file.h"
 #include "schedules/base/result.h"
 
 namespace rehearse::exec {

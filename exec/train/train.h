@@ -34,7 +34,7 @@ struct Batch {
   std::vector<std::vector<std::int32_t>> inputs, targets;  // by replica
 };
 
-// Of the step whose first sample is `first`. Sample first + j d b + r b + i is number i of
+// The samples of the step that begins with `first`. Sample first + j d b + r b + i is number i of
 // micro-batch j of data-parallel replica r: which samples a step has does not depend on the layout.
 // Slices of a sequence lie apart: all samples' first ones come first. Rank i of c context-parallel
 // ones gets chunks i and 2c - 1 - i of the 2c of each slice. Reads what does not change: may be

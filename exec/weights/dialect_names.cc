@@ -195,7 +195,7 @@ constexpr Row kRows[] = {
     {"gpt_oss", kGptOssNames, kGptOss},
     {"llama4_text", kLlama4Names, kLlama4},
     {"starcoder2", with(QkvForm::Apart, false), kStarcoder2},
-    // Of mappings that say how they are run.
+    // Model types of mappings that say how they are run.
     {"arcee", with(QkvForm::Apart, false), kArcee},
     {"dots1", kApart, kSharedExperts},
     {"glm4_moe_lite", kApart, kDeepseek},

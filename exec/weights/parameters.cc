@@ -89,7 +89,8 @@ std::int64_t whole_row(const ModelPart& part, std::int64_t c, std::int64_t t, st
 
 namespace {
 
-// Of a rank at place `coordinate` of tp, which is a grid (schedules/body/sizes.h).
+// Where in the whole an element lies that a rank at place `coordinate` of a grid has
+// (schedules/body/sizes.h).
 std::int64_t whole_of_grid(const Layout& layout, const ModelPart& part, std::int32_t coordinate,
                            std::int64_t local) {
   const TensorGrid& grid = layout.plan.tensor_parallel_2d;

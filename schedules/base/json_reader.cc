@@ -27,8 +27,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "schedules/base/bytes/regular_file.h"
 #include "schedules/base/decimal.h"
-#include "schedules/base/regular_file.h"
 #include "schedules/base/utf8.h"
 
 namespace rehearse {

@@ -6,7 +6,7 @@
 #include "schedules/body/framework/body_framework.h"
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/model/layer_mix.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 
 namespace rehearse {
 

@@ -102,11 +102,12 @@ struct Node {
   Kernel kernel{};
   ParameterRole parameter = ParameterRole::None;  // its weight, and the bias that goes with it
   NodePhase phase = NodePhase::Main;
-  Axis axis = Axis::Tensor;  // collectives: over which axis of the mesh
-  bool fp8 = false;          // Gemm: operands in 8 bit where precision.compute is fp8
-  bool overlapped = false;   // collective that the runtime hides behind its neighbours
-  bool routed = false;       // on rows that the router sends here: the busiest rank has more
-  bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
+  Axis axis = Axis::Tensor;      // collectives: over which axis of the mesh
+  bool fp8 = false;              // Gemm: operands in 8 bit where precision.compute is fp8
+  bool overlapped = false;       // collective that the runtime hides behind its neighbours
+  bool routed = false;           // on rows that the router sends here: the busiest rank has more
+  bool fp32 = false;             // collective on fp32 numbers, whatever the compute type
+  bool orders_sequence = false;  // a copy beside a whole collective: none where it goes in pieces
   GraphPart part = GraphPart::None;
   // Gemm, [elements]; n: also of a row of the loss; k: also of key heads in rows whose heads are
   // exchanged
@@ -129,11 +130,13 @@ struct Node {
   std::int16_t owner = 0, panel = 0;
   bool of_bias = false;           // the parameter is the bias of its role
   std::int32_t launches = 1;      // kernels the host issues
+  float run_by = 1;               // the share of layers that run it, where it stands for their mean
   std::int32_t expert_calls = 0;  // beside them: its calls for one expert, or part of a list, each
   bool drains = false;  // the host waits for the device before it goes on: what follows begins idle
   std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
 
+  double issued() const { return static_cast<double>(run_by) * launches; }  // in the mean
   NodeKind kind() const { return traits_of(kernel).kind; }
   GemmRole role() const { return traits_of(kernel).role; }
 };

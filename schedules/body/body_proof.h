@@ -24,7 +24,7 @@ namespace rehearse {
 // Empty: it is sound. Else what is wrong, with the node's number and name.
 std::string body_fault(const Body& body);
 
-// Of one kind along one axis, of the rank that has most of them.
+// Collectives of one kind along one axis, of the rank that has most of them.
 struct InsideSum {
   Axis axis{};
   OpKind kind{};  // RingExchange: Send

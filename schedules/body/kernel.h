@@ -152,7 +152,7 @@ enum class Kernel : std::uint8_t {
   BroadcastPanel,
   ReducePanel,
   GatherVector,  // a parameter that a column of the grid shares
-  // Of layer kinds (schedules/model/kinds), which frameworks alone have.
+  // Kernels of layer kinds (schedules/model/kinds), which frameworks alone have.
   Scan,
   Convolution,
 };

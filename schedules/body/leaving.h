@@ -23,7 +23,7 @@ std::int32_t fetched_ahead(const Plan& plan, std::span<const SegmentInfo> segmen
 struct StageCopies {
   std::int64_t forward = 0, backward = 0, out = 0, in = 0;
 };
-// Of so many layers, how many leave and come back for nothing: their copies take no longer than
+// How many of so many layers leave and come back for nothing: their copies take no longer than
 // the forward that makes them, and the backward that reads them.
 std::int32_t leaves_for_nothing(std::int64_t layers, const StageCopies& stage);
 // Whether as much leaves as does for nothing.

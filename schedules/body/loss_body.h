@@ -9,7 +9,7 @@ namespace rehearse {
 
 // REQUIRES: layout.plan.has_parameter_server().
 Body make_loss_body(const Layout& layout);
-// Of one rank with the samples of all replicas.
+// The plan of one rank with the samples of all replicas.
 Plan with_whole_batch(const Plan& plan);
 // Columns of the outputs as they lie: of our kernels with those that round their rows up.
 std::int64_t output_columns(const Layout& layout);

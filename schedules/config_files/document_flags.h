@@ -18,7 +18,7 @@ std::vector<Setting> flags_of_document(const JsonValue& document, const std::str
 // A scalar as the file has it.
 std::string scalar_text(const JsonValue& value);
 
-// Of what is said several times the last: a base says it first.
+// Keeps the last of what is said several times: a base says it first.
 void keep_last(std::vector<Setting>& flags);
 
 // OmegaConf's ${a.b}, ${.sibling}, ${multiply: a, b}, ${divide_ceil: a, b} and

@@ -338,7 +338,7 @@ class Opener {
     }
     return {};
   }
-  // Of the files that it lies over.
+  // The flags of the files that it lies over.
   static std::vector<Setting> flags_below(const OpenedFile& file) {
     std::vector<Setting> all;
     for (const auto& [under, below] : file.below) {
@@ -353,7 +353,7 @@ class Opener {
     }
     return all;
   }
-  // Of a list of stages the one that is asked for, else the first; the others are named.
+  // Takes from a list of stages the one that is asked for, else the first; the others are named.
   Result<> choose_stage(JsonValue& document, const std::string& path) {
     const std::string& key = framework_->stages_in;
     const auto list = std::ranges::find(document.members, key, &JsonMember::key);

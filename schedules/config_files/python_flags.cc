@@ -66,7 +66,7 @@ class Recipe {
   // A function of the file or one that it imports.
   bool has(std::string_view name) { return files_.find(*main_, name).function != nullptr; }
 
-  // Of the function, or of statements that stand in none.
+  // The settings that the function makes, or statements that stand in none.
   Settings read(const std::string& name) {
     if (const PythonFiles::Found found = files_.find(*main_, name); found.function != nullptr) {
       call(found, "", 0, true);
@@ -218,7 +218,7 @@ class Recipe {
     return truth != negated;
   }
 
-  // Of if, elif and else: none of them runs yet, one did, or nobody knows.
+  // How far a chain of if, elif and else is: none of them ran yet, one did, or nobody knows.
   enum class Branches : std::uint8_t { Open, Taken, Unknown };
 
   // Whether it ended with a return.

@@ -12,7 +12,7 @@ namespace rehearse {
 
 inline constexpr std::string_view kPythonNone = "None";
 
-// Of names, dotted ones too, and numbers.
+// Whether names, dotted ones too, and numbers may have the letter.
 inline bool is_python_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
 }

@@ -35,7 +35,7 @@ class PythonValue {
 
   // Adds what is said under this name.
   void take(const std::string& name);
-  // Of a word without brackets around it. False: it has to be computed.
+  // The value of a word without brackets around it. False: it has to be computed.
   bool scalar(std::string_view word, std::string& to) const;
 
  private:

@@ -7,7 +7,7 @@
 #include "schedules/frameworks/emitted_files.h"
 #include "schedules/frameworks/import_flags.h"
 #include "schedules/frameworks/model_facts.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/keys/plan_notes.h"
 #include "schedules/scenario/keys/plan_rows.h"

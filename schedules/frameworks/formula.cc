@@ -216,7 +216,7 @@ Result<Json> sum(Arguments a) {
   return number_value(total);
 }
 
-// Of a layout string of Megatron-LM's: its chunks' layers.
+// A layout string of Megatron-LM's as its chunks' layers.
 Result<Json> layout(Arguments a) {
   if (!a[0].is_string()) return Json();
   const Result<StageLayout> read = parse_layout(a[0].text());

@@ -27,8 +27,8 @@ namespace rehearse {
 struct Names {
   std::function<Result<Json>(const std::string& name)> value;
   std::function<bool(const std::string& name)> given;
-  // Of lookup('table', text): the value of the first row whose pattern the text matches; of a list,
-  // those of its texts that have one.
+  // What lookup('table', text) gives: the value of the first row whose pattern the text matches;
+  // for a list, those of its texts that have one.
   std::function<Json(const std::string& table, const std::string& text)> lookup;
 };
 

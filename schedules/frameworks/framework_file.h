@@ -76,7 +76,7 @@ struct NamedModel {
 struct EmittedFile {
   std::string name, shape;  // "train.sh"; "lines", or a tree of flags: "toml", "yaml", "json"
   std::vector<std::string> groups;  // whose flags it holds; none: all
-  // Of "lines"; one of them may be @flags, a group a line, or @environment.
+  // The file's "lines"; one of them may be @flags, a group a line, or @environment.
   std::vector<Sentence> lines;
 };
 

@@ -11,7 +11,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/frameworks/flag_values.h"
 #include "schedules/frameworks/model_facts.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
 
@@ -71,9 +71,8 @@ class Importer {
 
   // A name may be given by --var; an expression may hold anything, line breaks too.
   static std::string unknown_text(const std::string& unknown) {
-    const bool name = std::ranges::all_of(unknown, [](unsigned char c) {
-      return std::isalnum(c) != 0 || c == '_' || c == '.';
-    });
+    const bool name = std::ranges::all_of(
+        unknown, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; });
     if (name) return "$" + unknown + " is known to a run alone: --var " + unknown + "=VALUE";
     return json_excerpt(unknown) + " is known to a run alone, and --var gives values to names only";
   }
@@ -257,7 +256,7 @@ class Importer {
       return take_facts(model.config);
     }
   }
-  // Of a model as JSON: an object, or the name of a shipped one.
+  // Takes what a model says of itself, as JSON: an object, or the name of a shipped one.
   void take_facts(const std::string& config) {
     JsonReport report("model");
     const Result<JsonValue> read = parse_json(config, "model");
@@ -426,7 +425,7 @@ Result<Json> Importer::document() {
     made["model"] = path.value_or(options_.model);
   } else if (keys_.contains("model")) {
     made["model"] = keys_.at("model").value;
-    // Of its shape the flags say the vocabulary alone.
+    // The flags say nothing of its shape but the vocabulary.
     const auto vocabulary = keys_.find("model.vocab_size");
     if (made["model"].is_object() && vocabulary != keys_.end() &&
         vocabulary->second.by != nullptr) {

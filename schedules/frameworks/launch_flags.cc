@@ -10,7 +10,8 @@
 namespace rehearse {
 namespace {
 
-// Of the plan's keys, and not what the framework takes where the flag is left out.
+// Whether the flag is of one of the plan's keys, and says another value than the framework takes
+// where it is left out.
 bool says_something(const Framework& framework, const Setting& flag) {
   const FlagRow* row = framework.find(flag.flag);
   if (row == nullptr || !row->key.starts_with("plan.")) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names of buckets (schedules/passes/buckets.cc) mean, for people who read ops of them.
+// What the names of buckets (schedules/passes/parameters/buckets.cc) mean, for people who read ops
+// of them.
 #pragma once
 
 #include <set>

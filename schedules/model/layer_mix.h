@@ -40,8 +40,8 @@ struct LayerMix {
   std::int16_t prediction = -1;        // which one a prediction layer is; -1: as the last layer
   std::vector<BoundKind> mixers;       // of every layer; a model of variants has none of its own
   std::vector<ExtraVector> extra;
-  // Of a model that keeps several residual streams (hyper-connections): what segments hand on is so
-  // many times h wide. A variant says it too.
+  // How many residual streams the model keeps (hyper-connections): what segments hand on is so many
+  // times h wide. A variant says it too.
   std::int64_t streams = 1;
   std::vector<BoundKind> at_embedding, at_head;  // behind the table; before the last norm
   bool operator==(const LayerMix&) const = default;

@@ -45,8 +45,8 @@ struct ModelPart {
   // Every rank has the part whole, and the gradient of its own heads alone.
   bool of_own_heads = false;
   bool muon = true;  // a product that Muon orthogonalizes, where it does any
-  // Of a layer: what stands before its first sum, behind it, or the i-th of its kinds (kFirstKind +
-  // i)
+  // Where in a layer it stands: before its first sum, behind it, or in the i-th of its kinds
+  // (kFirstKind + i)
   std::uint8_t block = 0;
 
   // Takes weight decay even where only matrices do.

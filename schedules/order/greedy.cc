@@ -106,7 +106,7 @@ class FirstToStart {
     if (place.key) next_.insert(*place.key);
   }
 
-  // Of its next micro-batch; none: that is not known yet, or there is none.
+  // When its next micro-batch can start; none: that is not known yet, or there is no next.
   std::optional<std::int64_t> start_of(const Step& step, std::int64_t free) {
     const std::size_t number = ends_of(step.way, step.backward, step.stage).size();
     if (number == ways_[step.way].count) return {};

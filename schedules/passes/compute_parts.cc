@@ -4,8 +4,8 @@
 //
 // Invariant behind it: one op per part or OVERLAP, and what a part keeps is what the parts of its
 // backward read.
+#include "schedules/passes/parameters/summed_gradients.h"
 #include "schedules/passes/row_draft.h"
-#include "schedules/passes/summed_gradients.h"
 
 namespace rehearse {
 namespace {

@@ -180,7 +180,7 @@ Dependencies dependencies_of(Draft& draft);
 void fill_columns(Draft& draft, std::span<const OpId> in_order);
 // Gives the ops of all rows, woven, what they take on a machine in place of the estimates.
 Result<> price_draft(Draft& draft, const PriceOps& price);
-// Of a draft in which everything leaves: of how many layers of each stage it does for nothing
+// In a draft in which everything leaves: how many layers of each stage do so for nothing
 // (OffloadedActivations::Chosen).
 std::vector<std::int32_t> chosen_leaving(const Draft& draft);
 

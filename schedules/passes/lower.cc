@@ -5,7 +5,7 @@
 
 #include "schedules/body/leaving.h"
 #include "schedules/passes/row_draft.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 
 namespace rehearse {
 

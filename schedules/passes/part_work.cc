@@ -19,7 +19,7 @@ const BodySizes& body_sizes(const RowDraft& row, const Part& part, const Segment
 BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
   BodySizes sum;
   const auto covered = row.segments(part);
-  // Of tensors their sum, where it goes to the host.
+  // Where tensors are kept one by one: their sum, if it goes to the host.
   if (!row.plan.runtime.performer().keeps_slabs) {
     if (!row.plan.offload.activations) return sum;
     for (const SegmentInfo& segment : covered) {

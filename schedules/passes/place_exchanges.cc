@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that stand on the compute stream beside the parts of a row.
 //
-// Of a file's own groups: each behind what stands before it in the file and before what stands
-// behind, on data of its own that lie on the ranks from step to step.
+// Exchanges of a file's own groups: each behind what stands before it in the file and before what
+// stands behind, on data of its own that lie on the ranks from step to step.
 //
-// Of DataParallel through one GPU (torch/nn/parallel/data_parallel.py, scatter_gather.py,
+// Exchanges of DataParallel through one GPU (torch/nn/parallel/data_parallel.py, scatter_gather.py,
 // _functions.py), for every micro-batch: tokens and parameters go to all replicas before the
 // forward; behind it their outputs come to the root, which computes the loss alone, and their
 // gradients go back. Calls of torch on the current stream: nothing runs beside them. The root has

@@ -27,8 +27,8 @@ Schedule unfold(const Schedule& schedule, const Plan& plan);
 
 // Rows of ranges of replicas: every row that stands for all replicas d c becomes one per range
 // [begins[i], begins[i + 1]), the last up to d c, in their order. For replicas that differ in speed
-// (sim/predict/variation.h). REQUIRES: as above; no schedule of a parameter server; begins starts
-// at 0 and ascends below d c, in multiples of c.
+// (sim/predict/corrected/variation.h). REQUIRES: as above; no schedule of a parameter server;
+// begins starts at 0 and ascends below d c, in multiples of c.
 Schedule split_replicas(const Schedule& schedule, const Plan& plan,
                         std::span<const std::int32_t> begins);
 

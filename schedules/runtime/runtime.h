@@ -48,6 +48,15 @@ enum class ParameterUpdate : std::uint8_t { AllGather, Broadcast };
 enum class Fp8Communication : std::uint8_t { None, Gather, GatherScatter };
 // When transfers between stages run beside compute; else both wait for each other.
 enum class PipelineOverlap : std::uint8_t { Never, Interleaved, Always };
+// Which of a state's way from drives and back runs beside its update by the host, where that goes
+// in parts: none, the next part's way here, the last part's way back, or both.
+enum class SwapPipeline : std::uint8_t { None, Read, Write, Both };
+constexpr bool reads_ahead(SwapPipeline pipeline) {
+  return pipeline == SwapPipeline::Read || pipeline == SwapPipeline::Both;
+}
+constexpr bool writes_behind(SwapPipeline pipeline) {
+  return pipeline == SwapPipeline::Write || pipeline == SwapPipeline::Both;
+}
 // What overlap.tensor_parallel true makes of a product and the tensor-parallel collective beside
 // it: both in pieces of rows (MegaScale, arXiv 2402.15627, section 3.2), or Transformer Engine's
 // user buffers: shards go round a ring beside the products of those that came before, and a
@@ -102,7 +111,7 @@ struct RuntimeTraits {
   bool sequence_copies = false;  // so are the sequence's parts around tensor-parallel collectives
   // Tensors of more elements are gathered and reduced as lists of one part per rank; 0: none are.
   std::int32_t listed_elements = 0;
-  // Of them: one that is read again before so many elements more stays gathered meanwhile.
+  // A gathered parameter that is read again before so many elements more stays gathered meanwhile.
   std::int32_t kept_elements = 0;
   CrossEntropy cross_entropy = CrossEntropy::Fused;
   std::int32_t cross_entropy_forward_bytes = 38;               // [B] moved per logit unless fused
@@ -115,7 +124,10 @@ struct RuntimeTraits {
   ExpertLaunches expert_launches;          // of a layer with experts
   std::int32_t optimizer_bytes = 30;       // [B] moved per parameter by the update
   std::int32_t optimizer_bytes_fp32 = 30;  // the same where the products run in fp32
-  std::int32_t fsdp_hook_launches = 0;     // of small kernels before every layer's forward
+  // With offload_to nvme, of updates by the host.
+  SwapPipeline swap_pipeline = SwapPipeline::None;
+  std::int32_t swap_elements = 1'000'000'000;  // of a part
+  std::int32_t fsdp_hook_launches = 0;         // of small kernels before every layer's forward
   SelectiveRecompute selective_recompute = SelectiveRecompute::AttentionCore;
   bool recomputes_parts = true;        // a plan may list parts of layers to compute again
   bool checkpoint_early_stop = false;  // recomputation ends once the last saved tensor is there

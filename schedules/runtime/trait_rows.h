@@ -29,8 +29,8 @@ struct TraitRow {
                CrossEntropy T::*, GatedMlp T::*, SequenceGather T::*, GradientReduction T::*,
                GradientCommunication T::*, ParameterUpdate T::*, Fp8Communication T::*,
                PipelineOverlap T::*, PairOverlap T::*, ContextParallelAlgorithm T::*,
-               TensorPieces T::*, SelectiveRecompute T::*, Fp8Casts T::*, EagerKernels T::*,
-               CudaGraphs T::*>
+               TensorPieces T::*, SwapPipeline T::*, SelectiveRecompute T::*, Fp8Casts T::*,
+               EagerKernels T::*, CudaGraphs T::*>
       field;
   bool of_plan = false;  // a plan may say it too, and then:
   RunUse run{};          // what `run` does with that
@@ -83,6 +83,7 @@ inline constexpr std::array<std::string_view, 3> kFp8Communications{"none", "gat
 inline constexpr std::array<std::string_view, 3> kPipelineOverlaps{"never", "interleaved",
                                                                    "always"};
 inline constexpr std::array<std::string_view, 2> kTensorPieces{"rows", "user_buffers"};
+inline constexpr std::array<std::string_view, 4> kSwapPipelines{"none", "read", "write", "both"};
 inline constexpr std::array<std::string_view, 2> kSelective{"attention_core", "operators"};
 inline constexpr std::array<std::string_view, 4> kFp8Casts{"reused", "each_product", "unwritten",
                                                            "each_row"};
@@ -149,6 +150,13 @@ inline constexpr std::array kTraitRows = [] {
               "null", "80", "an update that moves so much is priced"),
       count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
             "the same where the products run in fp32"),
+      of_plan(choice("swap_pipeline", &T::swap_pipeline, kSwapPipelines,
+                     "with offload_to nvme: what of the state's way from drives and back runs "
+                     "beside an update by the host"),
+              R"(null | "none")", R"("both")", "swapping beside the update is priced"),
+      of_plan(count("swap_elements", &T::swap_elements, 1, 2e9,
+                    "with offload_to nvme: parameters that the host updates at a time"),
+              "null", "100000000", "an update in such parts is priced"),
       count("fsdp_hook_launches", &T::fsdp_hook_launches, 0, 10000,
             "small kernels that are launched before every layer's forward"),
       choice("selective_recompute", &T::selective_recompute, kSelective,

@@ -60,7 +60,7 @@ struct RankShape {
   bool gather = false;          // sequence parallelism is active: t > 1 and the plan asks for it
   ExpertShape experts;
 
-  // Of the micro-batch, which every rank is told: of a grid those of all its rows.
+  // Tokens of the micro-batch that every rank is told: of a grid those of all its rows.
   std::int64_t batch_tokens() const { return grid.any() ? tokens * grid.rows : tokens; }
 };
 

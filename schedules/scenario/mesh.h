@@ -42,8 +42,8 @@ class Mesh {
   std::int32_t column(const Coordinates& at) const {
     return replica(at) * size(Axis::Tensor) + at.tensor;
   }
-  // Of a grid of tensor parallel ranks: which row and which column of it a rank is in; else 0 and
-  // the place on tp.
+  // Which row and which column of the grid of tensor parallel ranks a rank is in; without a grid 0
+  // and the place on tp.
   std::int32_t grid_row(const Coordinates& at) const { return at.tensor / grid_columns_; }
   std::int32_t grid_column(const Coordinates& at) const { return at.tensor % grid_columns_; }
   // Members of a row, or of a column, of it.

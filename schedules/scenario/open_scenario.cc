@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "schedules/base/bytes/standard_input.h"
 #include "schedules/base/files.h"
 #include "schedules/base/shipped.h"
-#include "schedules/base/standard_input.h"
 
 namespace rehearse {
 

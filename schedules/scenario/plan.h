@@ -126,6 +126,8 @@ struct Plan {
   // Whether its order places recomputations into bubbles, as ops of their own (key
   // recompute_in_advance; of a planned schedule, whether the order that was taken does).
   bool places_recompute = false;
+  // The key said false: planned orders of a runtime that performs it are not tried with it.
+  bool recomputes_in_place = false;
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
   // The chunk with the layers that predict further tokens, behind its other layers, and how many
@@ -165,7 +167,8 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int32_t tensor_parallel_chunks = 4;  // pieces of a product and its collective, where Chunked
   ContextParallelAlgorithm context_parallel_algorithm = ContextParallelAlgorithm::Ring;
-  // Of AllToAllAndRing: neighbours that exchange heads, inside of what goes round the ring; else 0.
+  // With AllToAllAndRing: how many neighbours exchange heads, inside of what goes round the ring;
+  // else 0.
   std::int32_t head_exchange_group = 0;
   TensorGrid tensor_parallel_2d;
   ChimeraScaling chimera_scaling = ChimeraScaling::None;
@@ -195,7 +198,7 @@ struct Plan {
   // Full recomputation computes every part again.
   bool recomputes(RecomputePart part) const { return recompute.has(part); }
   bool may_place_recompute() const {
-    return recompute.any() && runtime.performer().places_recompute;
+    return recompute.any() && runtime.performer().places_recompute && !recomputes_in_place;
   }
   std::int32_t gpus() const {
     return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/scenario/plan_line.h"
 
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/stage_layers.h"
 
 namespace rehearse {

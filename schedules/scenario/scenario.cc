@@ -9,7 +9,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/base/shipped.h"
 #include "schedules/base/utf8.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/keys/plan_aliases.h"
 #include "schedules/scenario/keys/plan_rows.h"
@@ -327,7 +327,7 @@ class ScenarioReader {
     }
   }
 
-  // Of num_layers_per_virtual_pipeline_stage: layers / positions / it.
+  // What num_layers_per_virtual_pipeline_stage means: layers / positions / it chunks.
   void count_virtual_stages(JsonValue& plan) {
     if (layers_per_stage_ == 0) return;
     const JsonValue* positions = given_in(plan, &Plan::pipeline_parallel);

@@ -28,7 +28,7 @@ struct PositionTimes {
 struct StageTimes {
   Nanoseconds forward{1}, input_gradient{1}, weight_gradient{1};
   Nanoseconds backward{2};  // fused; I + W where a model says nothing better
-  // Of input_gradient and of backward: what an R takes out of them. 0: nobody says, then an R takes
+  // What an R takes out of input_gradient and of backward. 0: nobody says, then an R takes
   // as long as the forward, and its backward the whole.
   Nanoseconds recompute{0};
   bool operator==(const StageTimes&) const = default;

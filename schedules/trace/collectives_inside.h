@@ -24,7 +24,8 @@ struct InsideCollective {
 // Empty: the op has none, or the trace does not know.
 std::vector<InsideCollective> collectives_inside(const Trace& trace, OpId op);
 
-// Of one kind over one group, of a rank of the row: those inside ops and ops of their own.
+// Collectives of one kind over one group, of a rank of the row: those inside ops, and ops of their
+// own.
 struct CollectiveSum {
   std::string_view group;  // "tp"
   OpKind kind{};

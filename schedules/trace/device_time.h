@@ -23,7 +23,7 @@ struct DeviceTime {
   std::int64_t sum() const { return computing() + collectives + transfers + copies + nothing; }
 };
 
-// Of a row of a foreign trace, within [begin, end).
+// The device time of a foreign trace's row, within [begin, end).
 DeviceTime device_time(const Trace& trace, RankClass row, std::int64_t begin, std::int64_t end);
 
 }  // namespace rehearse

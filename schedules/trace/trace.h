@@ -192,7 +192,7 @@ struct TraceNode {
   std::uint8_t collective = 0;  // 1: `bytes` is its payload, the whole array
   std::uint8_t overlapped = 0;  // 1: runs beside its neighbours; `time_ns` is its time alone
   std::uint8_t recompute = 0;   // 1: a forward's node, run again in the backward
-  std::uint8_t level = 255;     // sim::CostLevel as a number, what its time rests on; 255: unknown
+  std::uint8_t level = 255;     // what its time rests on, a number of the predictor's; 255: unknown
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // products: C(m, n) += A(m, k) B(k, n)
   std::int64_t flops = 0, bytes = 0;            // bytes: to and from device memory
   std::int64_t time_ns = -1;                    // predicted, alone; -1: unknown
@@ -253,7 +253,7 @@ struct Trace {
   Column<std::int32_t> partner;           // MatchId; Overlap: micro-batch of its second op
 
   // Optional, empty where not known. Per op:
-  Column<std::uint8_t> cost_level;         // sim::CostLevel as a number
+  Column<std::uint8_t> cost_level;         // as TraceNode::level
   Column<std::int64_t> expected_start_ns;  // measured traces: what had been predicted
   Column<std::int64_t> communicating_ns;   // its body waits for its own collectives (idle)
   // Per row, cut by offsets (num_rows + 1 entries):

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 #include "schedules/trace/trace_bytes.h"
 #include "schedules/trace/trace_sections.h"
 

@@ -10,7 +10,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/body/kind_plan.h"
 #include "schedules/body/sizes.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"

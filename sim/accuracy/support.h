@@ -44,7 +44,7 @@ struct SupportRow {
 // be read; a model that no plan can be made of is a row.
 Result<std::vector<SupportRow>> support_rows(const std::vector<std::string>& models,
                                              const std::vector<Cluster>& clusters);
-// Of the shipped clusters the first with each GPU, by name.
+// The first of the shipped clusters with each GPU, by name.
 Result<std::vector<Cluster>> clusters_by_gpu();
 
 // For people: a line per GPU and precision that counts models; with `each` a line per row.

@@ -36,6 +36,7 @@ struct AttentionPoint {
   AttentionKernel kernel = AttentionKernel::Flash2;
   bool backward = false, causal = true;
   bool part = false;  // of one whose keys come in parts: added to what others gave
+  bool half = false;  // half of the queries or of the keys take part, as in a block of a ring
   std::int64_t batch = 1, heads = 0, kv_heads = 0, sequence = 0, head_dim = 0;
   double time_us = 0;
 };
@@ -66,6 +67,7 @@ struct CopyPoint {
   CopyDirection direction{};
   std::int64_t bytes = 0;
   double time_us = 0;
+  bool drives = false;  // of a CPU: the other end is the file of what is offloaded to drives
 };
 
 struct Calibration {

@@ -65,6 +65,7 @@ AttentionPoint attention_point(const JsonValue& from) {
           .backward = backward,
           .causal = causal,
           .part = flag(from, "part", !causal),
+          .half = flag(from, "half", false),
           .batch = integer(from, "batch", 1),
           .heads = heads,
           .kv_heads = integer(from, "kv_heads", heads),
@@ -152,7 +153,8 @@ Calibration calibration_of(const JsonValue& object, const std::string& key, Json
   read_points(object, "copies", to.copies, [](const JsonValue& from) {
     return CopyPoint{.direction = word(from, "direction", kCopyNames, CopyDirection::HostToDevice),
                      .bytes = integer(from, "bytes", 1),
-                     .time_us = number(from, "time_us")};
+                     .time_us = number(from, "time_us"),
+                     .drives = flag(from, "drives", false)};
   });
   if (const JsonValue* launch = object.given("launch_us")) to.launch_us = launch->number;
   read_scalars(object, key, to, report);

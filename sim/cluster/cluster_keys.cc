@@ -278,10 +278,10 @@ constexpr std::array kGemmKeys{
 constexpr KeyTable kGemm{.title = "gemm", .keys = kGemmKeys};
 
 constexpr std::array<std::string_view, 2> kDirections{"forward", "backward"};
-constexpr std::array<std::string_view, 17> kMemoryOps{
+constexpr std::array<std::string_view, 18> kMemoryOps{
     "add",           "norm",      "rms_norm",      "activation", "swiglu",     "dropout",
     "softmax",       "rope",      "embedding",     "position",   "row_maxima", "row_sums",
-    "cross_entropy", "optimizer", "gradient_norm", "clear",      "copy"};
+    "cross_entropy", "optimizer", "gradient_norm", "clear",      "copy",       "quantize"};
 constexpr std::array kMemoryBoundKeys{
     KeySpec{.name = "op", .types = kString, .choices = kMemoryOps, .required = true},
     KeySpec{.name = "direction", .types = kString, .choices = kDirections},
@@ -296,6 +296,7 @@ constexpr std::array kAttentionKeys{
     KeySpec{.name = "direction", .types = kString, .choices = kDirections, .required = true},
     flag("causal"),
     flag("part"),
+    flag("half", "half of the queries or of the keys take part, the mean of both"),
     optional_count("batch"),
     elements("heads"),
     optional_count("kv_heads"),
@@ -322,6 +323,7 @@ constexpr KeyTable kCollectives{.title = "collectives", .keys = kCollectiveKeys}
 
 constexpr std::array kCopyKeys{
     KeySpec{.name = "direction", .types = kString, .choices = kCopyNames, .required = true},
+    flag("drives", "of a CPU: to the file of what is offloaded to drives, or from it"),
     bytes_key(),
     time_key(),
     text("note"),

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -77,9 +78,9 @@ class ComputeModel {
                                      const CollectiveTimes& collectives, KernelScalars scalars,
                                      KnownProducts* known = nullptr);
 
-  // The body of the layout that it was created with, where it has been made for the clock; else
-  // null.
-  const Body* made(const BodyShape& shape) const;
+  // A body of the layout that it was created with, which the caller names again: as it was made for
+  // the clock, or made now, into `made`.
+  const Body& body(const Layout& layout, const BodyShape& shape, std::optional<Body>& made) const;
 
   // `layer`: of the model, whose experts have the rows that a run measured there; -1: their mean.
   BodyCost price(const Body& body, std::int32_t layer = -1) const;
@@ -96,6 +97,9 @@ class ComputeModel {
   Nanoseconds clear(Bytes bytes) const;  // sets memory to zero
   Nanoseconds elementwise(
       Bytes moved) const;  // casts, ADD of two gradients: bytes read and written
+  // Parameters to 8 bit before they are gathered, or back behind it. `moved`: where no table has
+  // it.
+  Nanoseconds quantize(std::int64_t values, bool back, Bytes moved) const;
 
   double clock() const { return costs_.clock; }  // share of the full tensor clock, (0, 1]
   const KernelScalars& scalars() const { return costs_.scalars; }

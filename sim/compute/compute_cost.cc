@@ -40,7 +40,7 @@ NodeCost scan_cost(const ComputeCosts& costs, const Node& node) {
   const double moved =
       static_cast<double>(node.bytes) / (scalars.scan_memory * costs.memory_bytes_per_s) * 1e9;
   const double chain = static_cast<double>(node.serial) * scalars.scan_chunk_us * 1e3;
-  return {.ns = std::max({products, moved, chain}) + node.launches * scalars.kernel_us * 1e3,
+  return {.ns = std::max({products, moved, chain}) + node.issued() * scalars.kernel_us * 1e3,
           .level = scalars.level_of(scalars.scan_assumed)};
 }
 

@@ -14,7 +14,7 @@ namespace rehearse::sim {
 
 // Share of the sustained rate that tiles and waves leave: the output is cut in tiles, one per SM at
 // a time; the last wave is partly empty; short k does not fill the pipeline. The best tile counts.
-// NVIDIA, Matrix Multiplication Background User's Guide (unverified); cost-models of docs/.
+// NVIDIA, Matrix Multiplication Background User's Guide (unverified); docs/cost_models.md.
 double tile_wave_efficiency(const KernelScalars& scalars, std::int32_t sms, std::int64_t m,
                             std::int64_t n, std::int64_t k, std::int64_t batch);
 

@@ -16,7 +16,7 @@ double MeasuredAttention::busy(std::int64_t heads, std::int64_t sequence) const 
 MeasuredAttention::MeasuredAttention(const Calibration& calibration, std::int32_t sms) : sms_(sms) {
   for (const AttentionPoint& point : calibration.attention) {
     if (point.kernel != AttentionKernel::Flash2) continue;  // our executor's word for its own
-    const AttentionForm form{point.backward, point.causal, point.part};
+    const AttentionForm form{point.backward, point.causal, point.part, point.half};
     const std::int64_t heads = point.batch * point.heads;
     Curve& curve = curves_[form][point.head_dim];
     const auto place = std::ranges::lower_bound(curve.at, point.sequence);
@@ -60,8 +60,10 @@ std::optional<CurveTime> MeasuredAttention::time(AttentionForm form,
 std::optional<CurveTime> MeasuredAttention::time(const Node& node,
                                                  const AttentionSize& size) const {
   AttentionForm form{.backward = node.kind() == NodeKind::AttentionBackward,
-                     .causal = node.step <= 0 && node.slice < 0,
-                     .part = node.step >= 0};
+                     .causal = node.step <= 0 &&
+                               node.slice<0, .part = node.step >= 0, .half = node.step> 0 &&
+                               node.slice < 0};
+  if (!curves_.contains(form)) form.half = false;
   if (!curves_.contains(form)) form = {.backward = form.backward};
   std::optional<CurveTime> time = this->time(form, size);
   // A block of the ring is half a square, a sequence of slices as their mean more than one.

@@ -23,10 +23,11 @@ struct AttentionSize {
 // block of keys, all of which they see.
 struct AttentionForm {
   bool backward = false, causal = true, part = false;
+  bool half = false;  // of a ring's block: half of its queries or of its keys take part
   auto operator<=>(const AttentionForm&) const = default;
   // As a node counts them: two products forward and five backward, under the mask half of each.
   double flops(const AttentionSize& size) const {
-    return (backward ? 5.0 : 2.0) * (causal ? 1.0 : 2.0) *
+    return (backward ? 5.0 : 2.0) * (causal || half ? 1.0 : 2.0) *
            static_cast<double>(size.samples * size.sequence) *
            static_cast<double>(size.sequence * size.heads) * static_cast<double>(size.head_dim);
   }

@@ -45,8 +45,8 @@ struct RowBubbles {
 
 struct Bubbles {
   std::vector<RowBubbles> rows;  // one rank of each row
-  // Of it: one period of what repeats, from its first op's end of the gap before on. Empty: no
-  // repetition was given.
+  // The same of one period of what repeats, from the end of the gap before its first op on. Empty:
+  // no repetition was given.
   std::vector<RowBubbles> of_period;
   // Sums over ranks: each row counts as often as it stands for ranks.
   std::int64_t ranks = 0, busy = 0, idle = 0;  // busy + idle = ranks * step

@@ -72,7 +72,7 @@ class Finder {
     const auto found = std::ranges::lower_bound(begin, end, key, {}, &Op::key);
     return static_cast<std::int32_t>(found - s_.ops.begin());
   }
-  // Of the row, before its end; -1: none.
+  // The row's last compute op before its end; -1: none.
   std::int32_t last_compute(std::size_t r) const {
     for (std::int32_t i = ends_[r]; i-- > s_.row_begin[r];) {
       if (is_compute(s_.ops[slot(i)].kind)) return i;

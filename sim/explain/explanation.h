@@ -32,7 +32,8 @@ struct Explained {
 };
 
 Explained explained(const Prediction& prediction, const Scenario& scenario, const Cluster& cluster);
-// Of schema rehearse.prediction/1 or rehearse.measurement/1. Error: what it lacks, by key.
+// A report of schema rehearse.prediction/1 or rehearse.measurement/1, explained. Error: what it
+// lacks, by key.
 Result<Explained> explained(const JsonValue& report, const std::string& path);
 Explained explained(const Trace& trace);
 

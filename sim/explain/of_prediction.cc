@@ -92,7 +92,7 @@ class Computing {
     at(weights, cause_of(phase_of(op.kind), Work::Rest)) += busy * (1 - sum / whole);
   }
 
-  // Of one op: the time of its kernels alone [ns].
+  // The time of one op's kernels alone [ns].
   const Weights& kernels(const Op& op) {
     const bool apart = placed_.of(op);
     const auto [known, fresh] = known_.try_emplace(

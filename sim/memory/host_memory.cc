@@ -7,7 +7,7 @@ namespace rehearse::sim {
 
 namespace {
 
-// Of one home, whose arenas the schedule has planned, or not.
+// The most that each row holds in one home, whose arenas the schedule has planned, or not.
 std::vector<std::int64_t> most_of(const Schedule& s, Home home, const std::vector<Bytes>& planned) {
   std::vector<std::int64_t> most(static_cast<std::size_t>(s.num_rows()), 0);
   if (!planned.empty()) {
@@ -60,11 +60,15 @@ std::int64_t swap_buffers(const Plan& plan, std::int64_t updated) {
   if (plan.offload_to != OffloadTarget::Nvme || !plan.runtime.performer().updates_on_host) return 0;
   // Defaults of deepspeedai/DeepSpeed edaa7221, deepspeed/runtime/zero: of the optimizer
   // `buffer_count` arrays in fp32 of the largest part of `sub_group_size` elements, of parameters
-  // as many of `buffer_size` elements (offload_config.py, config.py).
-  constexpr std::int64_t kOptimizerBuffers = 4, kSubGroup = 1'000'000'000;
+  // as many of `buffer_size` elements (offload_config.py, config.py). A part on its way in or out
+  // has buffers of its own.
+  const RuntimeTraits& runtime = plan.runtime;
+  const std::int64_t parts = 1 + (reads_ahead(runtime.swap_pipeline) ? 1 : 0) +
+                             (writes_behind(runtime.swap_pipeline) ? 1 : 0);
+  constexpr std::int64_t kOptimizerBuffers = 4;
   constexpr std::int64_t kParameterBuffers = 5, kParameterBuffer = 100'000'000;
-  const std::int64_t optimizer =
-      plan.offload.optimizer ? 4 * kOptimizerBuffers * std::min(updated, kSubGroup) : 0;
+  const std::int64_t largest_parts = std::min(updated, parts * std::int64_t{runtime.swap_elements});
+  const std::int64_t optimizer = plan.offload.optimizer ? 4 * kOptimizerBuffers * largest_parts : 0;
   const std::int64_t element = plan.precision.compute == ComputeType::Fp32 ? 4 : 2;
   return optimizer + (plan.offload.parameters ? element * kParameterBuffers * kParameterBuffer : 0);
 }

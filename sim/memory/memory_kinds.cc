@@ -34,7 +34,7 @@ std::uint8_t place_of(std::span<const std::string> kinds, const std::string& nam
   return static_cast<std::uint8_t>(std::ranges::find(kinds, name) - kinds.begin());
 }
 
-// Of a program whose steps' kinds are blocks, or all of it one place.
+// Puts for the kind of each step, which is a block or the same for all, what `place` makes of it.
 template <class Place>
 void rename(SegmentProgram& program, Place place) {
   for (std::vector<ScriptStep>* steps :

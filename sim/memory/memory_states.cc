@@ -5,7 +5,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/stage_index.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 
 namespace rehearse::sim {
 

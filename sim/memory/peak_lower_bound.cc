@@ -8,7 +8,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/order/registry.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/zero/shard_groups.h"
 #include "sim/formulas/closed_form.h"

@@ -62,8 +62,8 @@ class BoundTables {
   std::int64_t kept_per_layer(const Plan& plan) {
     return profile_ == nullptr ? 0 : kept(plan).per_layer;
   }
-  // Of one layer on one rank, with experts where the model has any [elements]. REQUIRES: family()
-  // was called.
+  // Parameters of one layer on one rank, with experts where the model has any [elements]. REQUIRES:
+  // family() was called.
   std::int64_t layer_parameters() const;
 
  private:

@@ -23,7 +23,7 @@
 
 namespace rehearse::sim {
 
-// Of what belongs to no segment, in a walk whose kinds have names.
+// The kind of what belongs to no segment, in a walk whose kinds have names.
 inline constexpr std::uint8_t kHandedOnKind = 0;
 
 // A stage's segments and where each keeps its tensors: `slots` of them for a micro-batch.
@@ -33,7 +33,7 @@ struct StageSegments {
     std::size_t unit = 0;  // of the row
     std::size_t slot = 0;  // first slot
     bool leaves = false;   // what its forward keeps goes to the host
-    // Of a block of layers whose streams are computed again: the first of them, at the last; -1
+    // At the last layer of a block whose streams are computed again: the first of it; else -1
     std::int32_t block = -1;
     bool operator==(const Part& other) const {
       return program == other.program && leaves == other.leaves;

@@ -55,7 +55,7 @@ double nvlink_channel_gb_per_s(const TunerTables& tables, std::int32_t compute_c
   return row_of(tables.nvlinks, compute_capability).gb_per_s;
 }
 
-// Letters as in cost-models: n ranks, N nodes, g ranks per node, C channels, b bandwidth, S bytes.
+// n ranks, N nodes, g ranks per node, C channels, b bandwidth, S bytes.
 TunerChoice tuner_time(const TunerInput& in, OpKind kind, double bytes, Algorithm algorithm,
                        Protocol protocol) {
   TunerChoice choice{.algorithm = algorithm, .protocol = protocol, .time_us = kNever};

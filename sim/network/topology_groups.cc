@@ -9,8 +9,8 @@
 
 namespace rehearse::sim {
 
-// Of an instance of `n` members those that are left out hold as many blocks as the members of a
-// period that is looked at and has replicas on both sides.
+// Members of an instance of `n` that are left out hold as many blocks as the members of a period
+// that is looked at and has replicas on both sides.
 std::int32_t Network::blocks_of(std::span<const std::int32_t> members, std::int32_t n,
                                 std::int32_t size) const {
   const bool whole = static_cast<std::int32_t>(members.size()) == n;

@@ -139,8 +139,8 @@ TorusGroup Torus::block(std::span<const std::int32_t> members, std::int32_t rank
     made.reach_hops += pairs.longest;
     spans.push_back({d, at, ring, pairs, carries});
   }
-  // Of a members' part that begins along axis s, a_s - 1 of a_s parts move there, and of each of
-  // the a_s parts that are left the same along the next axis; all together (m - 1) / m.
+  // Where a member's part begins along axis s, a_s - 1 of a_s parts move there, and of each of the
+  // a_s parts that are left the same along the next axis; all together (m - 1) / m.
   const auto m = static_cast<double>(members.size());
   for (std::size_t s = 0; s < spans.size(); ++s) {
     double parts = 1;
@@ -181,7 +181,7 @@ TorusGroup Torus::scattered(std::span<const std::int32_t> members, std::int32_t 
       const std::vector<std::int32_t> links = route(members[i], members[j]);
       const auto hops = static_cast<std::int32_t>(links.size());
       made.reach_hops = std::max(made.reach_hops, hops);
-      // Of two members each is the next of the other, and the one before.
+      // Among two members each is the other's next one, and the one before.
       const double turns = (j == (i + 1) % m ? .5 : 0) + (i == (j + 1) % m ? .5 : 0);
       if (turns > 0) longest = std::max(longest, hops);
       for (const std::int32_t passed : links) {

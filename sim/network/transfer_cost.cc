@@ -70,6 +70,23 @@ TransferCost described_transfer(Bytes size, const Path& path, const Network& net
   return cost;
 }
 
+// As `calibrate` measured it; empty: it did not.
+std::optional<CurveTime> measured_copy(const Cluster& cluster, Bytes size, bool to_host,
+                                       bool drives) {
+  if (!cluster.calibration) return std::nullopt;
+  std::vector<std::int64_t> sizes;
+  std::vector<double> time_us;
+  const CopyDirection direction =
+      to_host ? CopyDirection::DeviceToHost : CopyDirection::HostToDevice;
+  for (const CopyPoint& point : cluster.calibration->copies) {
+    if (point.direction != direction || point.drives != drives) continue;
+    if (!sizes.empty() && point.bytes <= sizes.back()) continue;  // ascending sizes only
+    sizes.push_back(point.bytes);
+    time_us.push_back(point.time_us);
+  }
+  return read_curve(sizes, time_us, size.value);
+}
+
 }  // namespace
 
 TransferCost transfer_cost(Bytes bytes, const Path& path, const Network& network) {
@@ -140,25 +157,13 @@ TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Ne
   if (size.value <= 0) return cost;
   const auto bytes = static_cast<double>(size.value);
   double seconds = network.model().constants.host_copy_alpha + bytes * path.seconds_per_byte;
-  if (network.cluster().calibration) {
-    std::vector<std::int64_t> sizes;
-    std::vector<double> time_us;
-    const CopyDirection direction =
-        to_host ? CopyDirection::DeviceToHost : CopyDirection::HostToDevice;
-    for (const CopyPoint& point : network.cluster().calibration->copies) {
-      if (point.direction != direction) continue;
-      if (!sizes.empty() && point.bytes <= sizes.back()) continue;  // ascending sizes only
-      sizes.push_back(point.bytes);
-      time_us.push_back(point.time_us);
-    }
-    const std::optional<CurveTime> measured = read_curve(sizes, time_us, size.value);
-    if (measured) {  // of one copy alone: GPUs behind one switch share its link
-      const double link =
-          network.cluster().gpu.pcie.bandwidth.value * network.model().constants.host_copy_fraction;
-      const double sharing = std::max(1.0, path.seconds_per_byte * link);
-      seconds = measured->seconds * sharing;
-      cost.level = measured->level;
-    }
+  // Of one copy alone: GPUs behind one switch share its link.
+  if (const auto measured = measured_copy(network.cluster(), size, to_host, /*drives=*/false)) {
+    const double link =
+        network.cluster().gpu.pcie.bandwidth.value * network.model().constants.host_copy_fraction;
+    const double sharing = std::max(1.0, path.seconds_per_byte * link);
+    seconds = measured->seconds * sharing;
+    cost.level = measured->level;
   }
   cost.time = nanoseconds(seconds);
   (to_host ? cost.send : cost.recv) = demands(to_host ? path.out : path.in, bytes, seconds);
@@ -168,6 +173,12 @@ TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Ne
 TransferCost nvme_copy_cost(Bytes size, bool to_host, std::int32_t ranks, const Path& path,
                             const Network& network) {
   TransferCost cost = host_copy_cost(size, to_host, path, network);
+  // A CPU's file, pages and all.
+  if (const auto measured = measured_copy(network.cluster(), size, to_host, /*drives=*/true)) {
+    cost.time = nanoseconds(measured->seconds);
+    cost.level = measured->level;
+    return cost;
+  }
   const Nanoseconds drives =
       to_host ? nvme_time({0}, size, ranks, network) : nvme_time(size, {0}, ranks, network);
   if (drives <= cost.time) return cost;
@@ -186,6 +197,19 @@ Nanoseconds nvme_time(Bytes read, Bytes written, std::int32_t ranks, const Netwo
   if (!nvme.known()) return {};
   return nanoseconds(ranks * (static_cast<double>(read.value) / nvme.read.value +
                               static_cast<double>(written.value) / nvme.write.value));
+}
+
+Nanoseconds swapped_update_time(const SwappedUpdate& of) {
+  const auto read = static_cast<double>(of.read.value),
+             written = static_cast<double>(of.written.value);
+  // What a part in the middle takes, and what of it the next one runs beside.
+  double middle = static_cast<double>(of.update.value);
+  if (!reads_ahead(of.pipeline)) middle += read;
+  if (!writes_behind(of.pipeline)) middle += written;
+  middle = std::max({middle, read, written});
+  const double first = read + static_cast<double>(of.update.value) + written;
+  const double parts = std::max(1.0, of.parts);
+  return nanoseconds(1e-9 * (first + (parts - 1) * middle) / parts);
 }
 
 Nanoseconds host_update_time(Bytes size, std::int32_t ranks_per_node, const Network& network) {

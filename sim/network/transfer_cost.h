@@ -46,6 +46,16 @@ TransferCost nvme_copy_cost(Bytes bytes, bool to_host, std::int32_t ranks, const
                             const Network& network);
 // What `ranks` of a node, at once, take to read and then write so much of each [ns].
 Nanoseconds nvme_time(Bytes read, Bytes written, std::int32_t ranks, const Network& network);
+// An optimizer's update by the host in equal parts [ns], all of them together: the first part comes
+// and the last one goes beside nothing. What runs beside an update is what DeepSpeed's
+// PipelinedOptimizerSwapper leaves under way: the next part's read, the last one's write, each on a
+// handle of its own (deepspeed/runtime/swap_tensor/pipelined_optimizer_swapper.py, edaa7221).
+struct SwappedUpdate {
+  Nanoseconds read, update, written;  // of all parts
+  SwapPipeline pipeline{};
+  double parts = 1;
+};
+Nanoseconds swapped_update_time(const SwappedUpdate& of);
 // An optimizer's update by the host's processors, which the ranks of a node share; `bytes`: what it
 // reads and writes.
 Nanoseconds host_update_time(Bytes bytes, std::int32_t ranks_per_node, const Network& network);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "sim/formulas/closed_form.h"
 
 namespace rehearse::sim {

@@ -23,7 +23,7 @@ std::vector<std::int64_t> times_of(const Pricing& pricing);
 // Prices of a cluster. Where its tables do not price a plan the order follows estimate_by_flops.
 // Error: tables that cannot be read.
 Result<PriceOps> order_prices(const Cluster& cluster);
-// Of the cluster that orders a run: that of the file, and where it names none that of --cluster.
+// Prices of the cluster that orders a run: the file's, and where it names none that of --cluster.
 // Error: a cluster that is not readable.
 Result<PriceOps> order_prices(const Scenario& scenario);
 // Prices nothing: the order follows estimate_by_flops.

@@ -2,7 +2,7 @@
 #include "sim/predict/planned_times.h"
 
 #include "schedules/body/sizes.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "sim/network/transfer_cost.h"
 #include "sim/predict/pricing/pricing.h"
 

@@ -38,8 +38,9 @@ struct CommunicationRow {
   double bus_bandwidth_gb_per_s = 0;  // of the time without Traffic::waits
 };
 
-// Of a schedule that a run may have, its content; of a framework's, which nobody performs here and
-// which may be long, its program (schedules/ir/program_hash.h).
+// The hash that names a schedule: of its content, where a run may have it; of its program
+// (schedules/ir/program_hash.h) where it is a framework's, which nobody performs here and which may
+// be long.
 std::string hash_of(const Schedule& schedule, const Plan& plan);
 
 // How many orders a planned schedule was chosen among (schedules/passes/planned/plan_order.h).
@@ -122,7 +123,7 @@ struct Prediction {
   std::vector<std::string> link_names;  // per resource of the pricing's table
 
   double step_s = 0, tokens_per_s = 0;
-  double remap_s = 0;  // of it: the allocator empties its cache (sim/predict/remapping.h)
+  double remap_s = 0;  // of it: the allocator empties its cache (sim/predict/corrected/remapping.h)
   std::int64_t parameters = 0;
   bool has_experts = false;                      // its model
   double model_flops = 0, recomputed_flops = 0;  // of the whole step
@@ -140,8 +141,9 @@ struct Prediction {
   // Filled by the caller, as sim reads no clock: of the prediction, and of the search for the
   // nearest plan that fits (memory.instead) beside it.
   double wall_s = 0, instead_wall_s = 0;
-  std::string variation_note;  // sim/predict/variation.h; empty: all GPUs are as described
-  std::string overlap_note;    // sim/report/overlap_note.h; filled by the caller
+  std::string
+      variation_note;        // sim/predict/corrected/variation.h; empty: all GPUs are as described
+  std::string overlap_note;  // sim/report/overlap_note.h; filled by the caller
   // Where a change of the plan changed the choice among micro_batches; filled by the caller, too.
   std::string micro_batch_note;
   std::string dropped_note;  // of tokens that experts drop; empty: none that even routing brings

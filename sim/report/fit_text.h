@@ -16,7 +16,7 @@ std::string misfit_text(const Prediction& prediction);
 // What the worst day brings that the plan tells of, for people: "the busiest rank has 1.50 times
 // the mean rows", "a sample has 8,192 tokens"; empty: every day is alike.
 std::string day_words(const DayLoad& load);
-// Of a tight plan, on which day it breaks, and what would hold, as flags. Empty: it is not tight.
+// On which day a tight plan breaks, and what would hold, as flags. Empty: it is not tight.
 std::string tight_text(const Prediction& prediction);
 // The report key `memory.bad_day`, as a JSON text: null where the plan is not tight.
 std::string bad_day_json(const MemoryReport& memory);

@@ -68,7 +68,7 @@ std::string host_update_remark(const Prediction& p, const Cluster& cluster) {
   return text;
 }
 
-// Of the layers of all stages, how many could leave and come back for nothing, by the rule by which
+// How many of all stages' layers could leave and come back for nothing, by the rule by which
 // our executor chooses (OffloadedActivations::Chosen) and the prices of the step's own ops.
 struct Leaving {
   std::int64_t layers = 0, free = 0;

@@ -80,7 +80,7 @@ std::string bytes_of_parameter(const Prediction& p) {
   return text;
 }
 
-// Of the fullest rank of a model whose layers differ: what is kept for whose backward.
+// What the fullest rank of a model whose layers differ keeps for whose backward.
 std::string kind_lines(const MemoryReport& m, const RankWords& names) {
   const auto fullest = std::ranges::max_element(m.ranks, {}, &RankMemory::peak_allocated);
   if (fullest == m.ranks.end() || fullest->kinds.empty()) return "";

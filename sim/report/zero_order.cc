@@ -12,7 +12,7 @@
 
 #include "schedules/passes/lower.h"
 #include "schedules/passes/planned/plan_order.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "sim/memory/arena_memory.h"
 #include "sim/memory/memory.h"
 #include "sim/predict/left_out.h"

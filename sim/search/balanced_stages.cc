@@ -81,9 +81,8 @@ std::vector<std::int32_t> balanced_stage_layers(const Transformer& model, const 
       const BodyShape shape = body_shape(layout, segment, direction);
       const auto [at, fresh] = known.try_emplace(shape);
       if (fresh) {
-        const Body* made = compute.value().made(shape);
-        const BodyCost one = made != nullptr ? compute.value().price(*made)
-                                             : compute.value().price(make_body(layout, shape));
+        std::optional<Body> own;
+        const BodyCost one = compute.value().price(compute.value().body(layout, shape, own));
         at->second = static_cast<double>(one.time.value);
       }
       sum += at->second;

@@ -10,7 +10,7 @@
 
 #include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "sim/predict/left_out.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"

@@ -47,7 +47,8 @@ struct FoundPlan {
   MemoryParts parts;                        // of the fullest rank, at its peak
   double busy_s = 0;                        // mean over ranks
   std::array<double, kNumIdleCauses> causes_s{};
-  // Of a planned schedule: by how much its order is longer than what none takes less than, at most.
+  // By how much the order of a planned schedule is longer, at most, than the bound below which none
+  // comes.
   std::optional<double> above_bound;
   std::vector<CommunicationRow> communication;
   double low_s = 0, high_s = 0;  // between which the truth lies, nine times in ten
@@ -135,7 +136,7 @@ struct SearchResult {
   double equal_within = 0;  // ln: what tells two plans apart, where they were merged
   std::vector<std::string> left_out;  // schedules that no released framework runs; of the caller
   std::vector<FoundPlan> best;        // by time per token, at most `top`
-  // Of the rows behind the first those that the prediction does not tell from it: of the fastest
+  // The rows behind the first that the prediction does not tell from it: among the fastest
   // kToldApart, by time.
   std::vector<NearPlan> near;
   std::vector<FoundPlan> front;  // memory against time: each faster than all smaller ones

@@ -6,7 +6,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "sim/memory/memory_script.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/search.h"

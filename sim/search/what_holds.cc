@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "schedules/scenario/keys/plan_rows.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 
 namespace rehearse::sim {
 namespace {

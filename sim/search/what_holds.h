@@ -14,9 +14,9 @@ namespace rehearse::sim {
 // The scenario with keys overridden, as --set does: {"plan.micro_batch=1"}.
 using ScenarioWith = std::function<Result<Scenario>(const std::vector<std::string>& overrides)>;
 
-// Of a capacity of experts, another `expert_parallel`, a part computed again, a smaller micro-batch
-// and more context parallelism the mildest value each with which the verdict is yes; at most three.
-// REQUIRES: `tight` is predicted from `with({})`.
+// Changes with which the verdict is yes: of a capacity of experts, `expert_parallel`, a part
+// computed again, a smaller micro-batch and more context parallelism the mildest value each; at
+// most three. REQUIRES: `tight` is predicted from `with({})`.
 std::vector<Remedy> what_holds(const Prediction& tight, const Cluster& cluster,
                                const ScenarioWith& with);
 

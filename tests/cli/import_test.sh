@@ -197,4 +197,15 @@ for framework in megatron torchtitan deepspeed nanotron; do
 done
 refused 1 'plan.schedule: "gpipe": Megatron-LM would run "1f1b"' emit pipeline-gpipe --for megatron
 refused 2 "no such framework" emit pipeline-1f1b --for megatrn
+# States on drives whose parts are swapped beside the update, there and back.
+"$rehearse" emit zero-to-drives --for deepspeed --set plan.pad_vocabulary_to=1 --set plan.swap_pipeline=read \
+  --set plan.swap_elements=200000000 -o "$work/drives" >"$work/out" 2>&1 || fail "emit --for deepspeed: $(cat "$work/out")"
+grep -q '"pipeline_read": true' "$work/drives/ds_config.json" || fail "no pipeline_read"
+grep -q 'pipeline_write' "$work/drives/ds_config.json" && fail "pipeline_write of nothing"
+"$rehearse" import "$work/drives/ds_config.json" --gpus 32 --model llama2-13b --cluster dgx-a100-80gb \
+  -o "$work/drives.json" >"$work/out" 2>&1 || fail "import of states on drives: $(cat "$work/out")"
+grep -q '"swap_pipeline": "read"' "$work/drives.json" && grep -q '"swap_elements": 200000000' "$work/drives.json" ||
+  fail "states on drives came back as $(grep swap "$work/drives.json")"
+# Of an update that torchtitan has not it would run another.
+refused 1 "plan.optimizer_bytes: 30: torchtitan updates fused" emit fsdp-64 --for torchtitan --set plan.optimizer_bytes=30
 exit $status

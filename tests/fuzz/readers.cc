@@ -18,7 +18,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/config_files/open_config.h"
 #include "schedules/frameworks/import_flags.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"
 #include "sim/cluster/cluster.h"

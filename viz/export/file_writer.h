@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 
 namespace rehearse::viz {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the instruction set once, at the first call: REHEARSE_ISA's, or the fastest.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -76,16 +77,23 @@ Result<const KernelTable*> chosen() {
     if (asked == table.instruction_set) return &table;
     there += (there.empty() ? "" : ", ") + std::string(table.instruction_set);
   }
-  const bool known =
-      asked == "avx2" || asked == "avx512" || asked == "avx512_bf16" || asked == "amx";
-  return Error{
-      "REHEARSE_ISA: " +
-      (known ? "this machine has no " + asked
-             : "no instruction set \"" + asked + "\" (generic, avx2, avx512, avx512_bf16 or amx)") +
-      "; there is " + there};
+  if (std::ranges::find(kInstructionSets, asked) != kInstructionSets.end()) {
+    return Error{"REHEARSE_ISA: this machine has no " + asked + "; there is " + there};
+  }
+  return Error{"REHEARSE_ISA: no instruction set \"" + asked + "\" (" +
+               instruction_sets(", ", " or ") + "); there is " + there};
 }
 
 }  // namespace
+
+std::string instruction_sets(std::string_view between, std::string_view last) {
+  std::string all;
+  for (const std::string_view set : kInstructionSets) {
+    if (!all.empty()) all += set == kInstructionSets.back() ? last : between;
+    all += set;
+  }
+  return all;
+}
 
 Result<> instruction_set_as_asked() {
   const Result<const KernelTable*> found = chosen();

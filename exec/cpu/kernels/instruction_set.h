@@ -3,14 +3,21 @@
 // that the environment's REHEARSE_ISA names. Chosen once.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "schedules/base/result.h"
 
 namespace rehearse::exec {
 
-std::string_view instruction_set();  // "avx512", "avx2", "generic"
+// Every set that kernels are compiled for, on some processor or other.
+inline constexpr std::array<std::string_view, 5> kInstructionSets{"generic", "avx2", "avx512",
+                                                                  "avx512_bf16", "amx"};
+// Their names for people, `last` before the last.
+std::string instruction_sets(std::string_view between, std::string_view last);
+std::string_view instruction_set();  // the chosen one
 // Fails where the environment's REHEARSE_ISA names a set that this machine lacks: says what it has.
 Result<> instruction_set_as_asked();
 // What decides how much a thread keeps of a product's and an attention's operands.

@@ -41,7 +41,7 @@ struct KernelsOf {
 
 // What is named without a type is fp32's.
 struct KernelTable : KernelsOf<float> {
-  std::string_view instruction_set;  // "amx", "avx512_bf16", "avx512", "avx2", "generic"
+  std::string_view instruction_set;  // one of kInstructionSets
   KernelsOf<BFloat16> bfloat16;
   KernelsOf<Float16> float16;
   template <class Of>

@@ -293,7 +293,7 @@ void put_first(Node node, std::vector<Node>& nodes) {
   }
 }
 
-// Of a backward what it computes again, or what is left of it behind an R. Together they are the
+// Keeps of a backward what it computes again, or what is left behind an R. Together they are the
 // backward that does both, node by node, in pieces and merged launches as there.
 void take_apart(std::vector<Node>& nodes, bool again) {
   const auto stays = [&](const Node& node) { return (node.phase == P::Recompute) == again; };

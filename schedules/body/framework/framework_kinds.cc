@@ -124,6 +124,7 @@ class KindNodes {
     const auto bytes = static_cast<std::int64_t>(std::llround(times * number(node.bytes)));
     Node& made = b_.add(kKernels[static_cast<std::size_t>(node.kernel_class)], node.name, bytes,
                         phase_, node.kernels);
+    made.run_by = static_cast<float>(times);
     if (made.kernel != K::Scan) return;
     made.flops = number(node.flops);
     made.serial = whole(node.serial);

@@ -10,7 +10,7 @@
 
 #include "schedules/body/framework/framework_nodes.h"
 #include "schedules/body/head_share.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 
 namespace rehearse {
 namespace {

@@ -157,10 +157,11 @@ std::int64_t FrameworkNodes::tensor_bytes(bool eight_bit) const {
 }
 
 // A collective joins and cuts along the first dimension, and the sequence is the second: the array
-// is put in order behind a gather and before a reduce-scatter, unless they travel in pieces.
-void FrameworkNodes::copy_sequence(std::int64_t bytes, bool in_pieces, NodePhase phase) {
-  if (s.tensor == 1 || !plan.runtime.sequence_copies || in_pieces) return;
-  add(Kernel::Elementwise, "copy parts of the sequence", 2 * bytes, phase);
+// is put in order behind a gather and before a reduce-scatter. Of those that travel in pieces
+// framework_pieces.cc takes it off.
+void FrameworkNodes::copy_sequence(std::int64_t bytes, NodePhase phase) {
+  if (s.tensor == 1 || !plan.runtime.sequence_copies) return;
+  add(Kernel::Elementwise, "copy parts of the sequence", 2 * bytes, phase).orders_sequence = true;
 }
 
 // The forward's partial sums alone (the exposed ones) may travel in 8 bit.
@@ -168,7 +169,7 @@ void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t 
   if (s.gather) {
     const bool eight_bit = hiding == Hiding::Exposed &&
                            plan.runtime.fp8_communication == Fp8Communication::GatherScatter;
-    copy_sequence(tensor_bytes(eight_bit), sums_in_pieces(plan), phase);
+    copy_sequence(tensor_bytes(eight_bit), phase);
     collective(Kernel::ReduceScatter, "reduce_scatter tp", tensor_bytes(eight_bit), hiding, phase,
                launches);
   } else {
@@ -182,7 +183,7 @@ void FrameworkNodes::gather_input(Hiding hiding, NodePhase phase, std::int32_t l
   const bool eight_bit =
       plan.runtime.fp8_communication != Fp8Communication::None && !scaled_by_rows(plan);
   collective(Kernel::AllGather, "all_gather tp", tensor_bytes(eight_bit), hiding, phase, launches);
-  copy_sequence(tensor_bytes(eight_bit), gathers_in_pieces(plan), phase);
+  copy_sequence(tensor_bytes(eight_bit), phase);
 }
 
 void FrameworkNodes::gather_again(std::int32_t launches) {

@@ -87,7 +87,7 @@ class FrameworkNodes {
   std::int64_t cast_bytes(GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
                           WrittenBy input) const;
   std::int64_t tensor_bytes(bool eight_bit) const;
-  void copy_sequence(std::int64_t bytes, bool in_pieces, NodePhase phase);
+  void copy_sequence(std::int64_t bytes, NodePhase phase);
   std::vector<Node> nodes_;
   GraphPart part_ = GraphPart::None;
 };

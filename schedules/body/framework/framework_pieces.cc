@@ -40,14 +40,15 @@ class Cutter {
 
   std::vector<Node> cut() {
     for (std::size_t i = 0; i < nodes_.size();) {
-      const std::size_t end = gathers_ && is_gather(nodes_[i]) ? end_of_products(i + 1) : i;
-      if (end > i + 1) {
-        gather_and_multiply(i, end);
+      const std::size_t next = behind_copy(i + 1);
+      const std::size_t end = gathers_ && is_gather(nodes_[i]) ? end_of_products(next) : next;
+      if (end > next) {
+        gather_and_multiply(i, next, end);
         i = end;
-      } else if (is_product(nodes_[i]) && i + 1 < nodes_.size() && is_sum(nodes_[i + 1]) &&
-                 (!ring_ || nodes_[i + 1].kernel == K::ReduceScatter)) {
-        multiply_and_sum(nodes_[i], nodes_[i + 1]);
-        i += 2;
+      } else if (is_product(nodes_[i]) && next < nodes_.size() && is_sum(nodes_[next]) &&
+                 (!ring_ || nodes_[next].kernel == K::ReduceScatter)) {
+        multiply_and_sum(nodes_[i], nodes_[next]);
+        i = next + 1;
       } else {
         made_.push_back(nodes_[i++]);
       }
@@ -56,6 +57,10 @@ class Cutter {
   }
 
  private:
+  // What puts the sequence in order beside a whole collective.
+  std::size_t behind_copy(std::size_t i) const {
+    return i < nodes_.size() && nodes_[i].orders_sequence ? i + 1 : i;
+  }
   // What makes a product's operands 8 bit goes with it.
   bool is_cast(std::size_t i) const {
     return nodes_[i].kernel == K::Elementwise && i + 1 < nodes_.size() &&
@@ -91,21 +96,22 @@ class Cutter {
     made_[collective].until = static_cast<std::int32_t>(made_.size());
   }
 
-  void gather_and_multiply(std::size_t gather, std::size_t end) {
+  // Of the products and casts [first, end).
+  void gather_and_multiply(std::size_t gather, std::size_t first, std::size_t end) {
     const std::int32_t pieces = ring_ ? ranks_ : pieces_;
     Node travels = nodes_[gather];
     if (ring_) {
       travels.kernel = K::RingKeys;
       travels.name = "ring exchange tp";
     }
-    for (std::size_t i = gather + 1; i < end; ++i) {
+    for (std::size_t i = first; i < end; ++i) {
       if (!is_product(nodes_[i])) made_.push_back(nodes_[i]);
     }
     if (!ring_) add_collective(travels, 0, pieces);
     for (std::int32_t piece = 0; piece < pieces; ++piece) {
       const bool more = piece + 1 < pieces;
       const std::size_t next = more ? add_collective(travels, piece + (ring_ ? 0 : 1), pieces) : 0;
-      for (std::size_t i = gather + 1; i < end; ++i) {
+      for (std::size_t i = first; i < end; ++i) {
         if (is_product(nodes_[i])) add_product(nodes_[i], piece, pieces, /*of_rows=*/true);
       }
       if (more) runs_beside(next);

@@ -140,8 +140,8 @@ void norm_backward_node(BodyBuilder& b, const Context& c, P norm, std::string_vi
   b.node(K::NormBackward, name, {dy, x, statistics, residual}, {dx}).parameter = norm;
 }
 
-// Of a product of `x` with `in` columns, where its output has `out`. `own`: of a row-parallel one,
-// the gradient of this rank's tokens, which the bias's sums up.
+// The weight's gradient of a product of `x` with `in` columns, where its output has `out`. `own`:
+// of a row-parallel one, the gradient of this rank's tokens, which the bias's sums up.
 struct WeightGradient {
   P weight{};
   std::string_view name;

@@ -109,7 +109,7 @@ class AttentionParts {
 
  private:
   bool shared() const { return places_ > 1; }
-  // Of which the second array of keys, and of their gradients, has room.
+  // Blocks of keys that the second array of them has room for, and that of their gradients.
   std::int64_t blocks() const { return gathers_ ? places_ : 1; }
   void make_blocks() {
     block_ = b_.tensor(gathers_ ? "kv" : "kv ring", H::Workspace, c_.s.element * kv_);
@@ -192,7 +192,7 @@ bool in_parts(const Context& c) {
   return key_blocks(c.plan) > 1 || c.slice >= 0;
 }
 
-// Of a core that is whole: all tokens of the heads that this rank attends with.
+// Tiles of a core that is whole: all tokens of the heads that this rank attends with.
 std::int64_t tiles(const Context& c) {
   const HeadShare share = head_share(c.layout);
   return share.heads * ((c.s.tokens * share.ranks + 127) / 128);

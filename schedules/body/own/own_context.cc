@@ -53,7 +53,7 @@ void multiply_on_grid(BodyBuilder& b, const Context& c, const Product& product, 
                                      : grid_input_gradient(b, c, product, in, phase);
 }
 
-// Of a collective of `bytes`.
+// One piece of a collective of `bytes`.
 void meet(BodyBuilder& b, Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
           NodePhase phase, std::int32_t piece, std::int32_t pieces) {
   Node& node = b.collective(kernel, name, bytes / pieces, in, out, phase);

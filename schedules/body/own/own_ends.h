@@ -10,7 +10,8 @@ Body embedding_forward(const Context& c);
 Body embedding_backward(const Context& c);
 Body head_forward(const Context& c);
 Body head_backward(const Context& c);
-// Of a head whose outputs one rank gathers: up to the logits, from their gradients, and between.
+// A head whose outputs one rank gathers, in three bodies: up to the logits, from their gradients,
+// and between.
 Body logits_forward(const Context& c);
 Body logits_backward(const Context& c);
 Body loss_of_logits(const Context& c);

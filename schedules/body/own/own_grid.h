@@ -48,8 +48,8 @@ void grid_input_gradient(BodyBuilder& b, const Context& c, const Product& produc
 void grid_weight_gradient(BodyBuilder& b, const Context& c, ParameterRole role,
                           std::string_view name, std::int64_t in, std::int64_t out, T dy, T x);
 
-// Of a table [V', h], of which a rank of a column has other rows: y = x t^T, of which `logits` has
-// this rank's columns; dx = dy t; and the table's gradient dy^T x.
+// Products of a table t [V', h], of which each rank of a column has other rows: y = x t^T, of which
+// `logits` has this rank's columns; dx = dy t; and the table's gradient dy^T x.
 void grid_logits(BodyBuilder& b, const Context& c, ParameterRole table, T x, T logits);
 void grid_logits_input(BodyBuilder& b, const Context& c, ParameterRole table, T logits, T dx);
 void grid_logits_weight(BodyBuilder& b, const Context& c, ParameterRole table, T logits, T x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek and GLM, whose experts come in groups, some of them shared.
+#include "schedules/model/config/layer_config.h"
 #include "schedules/model/dialects/families.h"
-#include "schedules/model/layer_config.h"
 
 namespace rehearse::dialects {
 namespace {

@@ -2,8 +2,8 @@
 // Gemma 2 and 3.
 #include <cmath>
 
+#include "schedules/model/config/layer_config.h"
 #include "schedules/model/dialects/families.h"
-#include "schedules/model/layer_config.h"
 
 namespace rehearse::dialects {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpt-oss: sinks, windows, a gated unit of its own, experts with biases.
+#include "schedules/model/config/layer_config.h"
 #include "schedules/model/dialects/families.h"
-#include "schedules/model/layer_config.h"
 
 namespace rehearse::dialects {
 

@@ -2,8 +2,8 @@
 // Llama 4: chunks of attention, layers that do not rotate, experts beside a shared one.
 #include <string>
 
+#include "schedules/model/config/layer_config.h"
 #include "schedules/model/dialects/families.h"
-#include "schedules/model/layer_config.h"
 
 namespace rehearse::dialects {
 namespace {

@@ -2,8 +2,8 @@
 // Qwen 2 and 3, dense and with experts.
 #include <algorithm>
 
+#include "schedules/model/config/layer_config.h"
 #include "schedules/model/dialects/families.h"
-#include "schedules/model/layer_config.h"
 
 namespace rehearse::dialects {
 namespace {

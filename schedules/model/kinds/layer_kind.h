@@ -88,13 +88,15 @@ struct LayerKind {
   std::int32_t symbol(std::string_view name) const;  // -1: none
 };
 
-// The plan's numbers that expressions may name.
+// The plan's numbers that expressions may name, and their names there, in the same order.
 struct KindPlan {
   std::int64_t tokens = 1, samples = 1, sequence = 1, element = 2;
   std::int64_t tensor = 1, context = 1, expert = 1;
   std::int64_t local = 1;
   std::int64_t index_loss = 0;  // of an indexer: 1 over the keys that it picked, 2 over all
 };
+inline constexpr std::array<std::string_view, 9> kKindPlanNames{
+    "T", "b", "s", "e", "tp", "cp", "ep", "local", "index_loss"};
 
 // Whether it stands for the residual sum and holds the streams between blocks (hyper-connections).
 bool holds_streams(const LayerKind& kind);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "schedules/model/config/near_miss.h"
 #include "schedules/model/kinds/mapped_layers.h"
-#include "schedules/model/near_miss.h"
 
 namespace rehearse {
 namespace {

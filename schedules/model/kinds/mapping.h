@@ -14,7 +14,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/model/config_keys.h"
+#include "schedules/model/config/config_keys.h"
 #include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/model.h"
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/kinds/mapping.h"
 
 namespace rehearse {

@@ -9,9 +9,9 @@
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
 #include "schedules/passes/planned/recompute_room.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/reader/plan_reader.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/stage_layers.h"
 #include "schedules/timing/metrics.h"
 

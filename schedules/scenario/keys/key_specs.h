@@ -36,6 +36,7 @@ constexpr KeySpec choice(std::string_view name, const std::array<std::string_vie
           .about = about};
 }
 
-extern const KeyTable kPrecision, kPlan, kMoeLayer;
+inline constexpr std::string_view kOverlapKey = "overlap";
+extern const KeyTable kPrecision, kOverlap, kPlan, kMoeLayer;
 
 }  // namespace rehearse::keys

@@ -3,22 +3,20 @@
 
 #include <algorithm>
 
-#include "schedules/order/registry.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/keys/key_specs.h"
 #include "schedules/scenario/keys/later_words.h"
 #include "schedules/scenario/keys/plan_values.h"
+#include "schedules/scenario/keys/row_words.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/keys/smaller_values.h"
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 namespace keys {
 namespace {
-
-constexpr std::array<std::string_view, 2> kExpertOverlaps{"shared", "pair"};
 
 constexpr std::array<std::string_view, 1> kExpertCapacityWords{"drop"};
 constexpr std::array kExpertCapacityKeys{
@@ -49,56 +47,15 @@ constexpr std::array kDocumentKeys{
 };
 constexpr KeyTable kDocuments{.title = "document_length", .keys = kDocumentKeys};
 
-// What `run` does.
-constexpr RunUse priced(std::string_view runs, std::string_view example, std::string_view about) {
-  return {KeyUse::Priced, runs, example, about};
-}
-constexpr RunUse said(std::string_view runs, std::string_view example, std::string_view about) {
-  return {KeyUse::Said, runs, example, about};
-}
-constexpr RunUse no_meaning(std::string_view why) {
-  return {KeyUse::NoMeaning, "", "", why};
-}
 constexpr std::string_view kOneKernel =
     "the executor has one kernel, which is fused: the same mathematics";
 
-// What makes a value meaningless.
-bool on(const JsonValue& value) {
-  return value.boolean;
-}
-bool off(const JsonValue& value) {
-  return !value.boolean;
-}
-bool any(const JsonValue&) {
-  return true;
-}
 // The reader has made it a schedule of its own.
 std::string said_by_schedule(const Plan&) {
   return "";
 }
-bool one_replica(const Plan& plan) {
-  return plan.replicas() == 1;
-}
-bool no_tensor_parallel(const Plan& plan) {
-  return plan.tensor_parallel == 1;
-}
-// Its order consists of pairs, or a file's may.
-bool has_pairs(const Plan& plan) {
-  const ScheduleInfo* info = find_schedule(plan.schedule);
-  return plan.pipeline_parallel > 1 && (info == nullptr || info->pairing == Pairing::Always);
-}
-bool is_planned(const Plan& plan) {
-  const ScheduleInfo* info = find_schedule(plan.schedule);
-  return info != nullptr && info->planned;
-}
 bool one_position(const Plan& plan) {
   return plan.pipeline_parallel == 1;
-}
-bool not_chunked(const Plan& plan) {
-  return plan.overlap_tensor_parallel != TensorOverlap::Chunked && plan.tensor_parallel > 1;
-}
-bool unsharded(const Plan& plan) {
-  return plan.zero_stage == 0;
 }
 bool sharded(const Plan& plan) {
   return plan.gathers_units();
@@ -115,97 +72,6 @@ bool keeps_no_scores(const Plan& plan) {
   return !plan.runtime.performer().remakes_fused_attention && is_fused(plan.attention_kernel) &&
          plan.runtime.selective_recompute == SelectiveRecompute::AttentionCore;
 }
-
-std::string number(std::int64_t value) {
-  return std::to_string(value);
-}
-std::string nonzero(std::int64_t value) {
-  return value == 0 ? "null" : number(value);
-}
-
-constexpr std::string_view kOverlapKey = "overlap";
-constexpr std::array kOverlapRows{
-    PlanRow{.key = flag("gradient_reduce", "gradient reduction runs with the last backward"),
-            .object = kOverlapKey,
-            .field = &Plan::overlap_gradient_reduce,
-            .idle = {{{on, one_replica, "no gradients are reduced: there is one replica"},
-                      {on, [](const Plan& p) { return p.has_parameter_server(); },
-                       "gradients go to one GPU behind the whole backward"}}}},
-    PlanRow{.key = flag("parameter_gather",
-                        "parameters are gathered with the next forward (ZeRO-3: layer before)"),
-            .object = kOverlapKey,
-            .field = &Plan::overlap_parameter_gather,
-            .idle = {{{on, one_replica, "no parameters are gathered: there is one replica"},
-                      {on, [](const Plan& p) { return !one_replica(p) && unsharded(p); },
-                       "no parameters are gathered: zero_stage is 0"}}}},
-    PlanRow{.key = flag("tensor_parallel",
-                        "false: nothing hidden; true: chunked; left out: as the runtime does"),
-            .object = kOverlapKey,
-            .field = &Plan::overlap_tensor_parallel,
-            .text = [](const Plan& p) -> std::string {
-              if (p.overlap_tensor_parallel == TensorOverlap::Default) return "null";
-              return json_bool(p.overlap_tensor_parallel == TensorOverlap::Chunked);
-            },
-            .idle = {{{on, no_tensor_parallel, "no collectives to hide: tensor_parallel is 1"}}}},
-    PlanRow{.key = {.name = "tensor_parallel_chunks",
-                    .types = kInteger,
-                    .min = 2,
-                    .max = 1024,
-                    .searchable = true,
-                    .about = "pieces of a product and its collective with tensor_parallel true"},
-            .object = kOverlapKey,
-            .field = &Plan::tensor_parallel_chunks,
-            .text = [](const Plan& p) -> std::string {
-              const bool cut = p.overlap_tensor_parallel == TensorOverlap::Chunked;
-              return cut ? number(p.tensor_parallel_chunks) : "";
-            },
-            .idle = {{{any, not_chunked,
-                       "nothing is cut in pieces: overlap.tensor_parallel is not true"},
-                      {any, no_tensor_parallel, "no collectives to hide: tensor_parallel is 1"}}}},
-    PlanRow{.key = {.name = "expert_parallel",
-                    .types = kBool | kString,
-                    .choices = kExpertOverlaps,
-                    .about = "what hides dispatch and combine: false, \"shared\" (the shared "
-                             "expert), or \"pair\" (the backward of another micro-batch)"},
-            .object = kOverlapKey,
-            .field = &Plan::overlap_expert_parallel,
-            .text =
-                [](const Plan& p) {
-                  return p.overlap_expert_parallel == ExpertOverlap::None
-                             ? json_bool(false)
-                             : json_quoted(name_of(p.overlap_expert_parallel));
-                },
-            .of_experts = true},
-    PlanRow{.key = choice("pair", kPairOverlapNames,
-                          "pairs of dualpipe and dualpipev: side by side whole, the exchanges of "
-                          "experts alone, or nothing"),
-            .object = kOverlapKey,
-            .field = &Plan::overlap_pair,
-            .text = [](const Plan& p) -> std::string {
-              const bool said =
-                  find_schedule(p.schedule) != nullptr || p.overlap_pair != PairOverlap::Full;
-              return has_pairs(p) && said ? json_quoted(name_of(p.overlap_pair)) : "";
-            },
-            .idle = {{{any, [](const Plan& p) { return !has_pairs(p); },
-                       "the schedule has no pairs: dualpipe and dualpipev have"}}}},
-    PlanRow{
-        .key = flag("pipeline",
-                    "transfers between stages run beside compute; false: compute waits for them"),
-        .run = priced("null | true", "false", "compute that waits for transfers is priced"),
-        .object = kOverlapKey,
-        .field = &Plan::overlap_pipeline,
-        .text = [](const Plan& p) -> std::string {
-          const PipelineOverlap overlap = p.runtime.overlap_pipeline;
-          if (overlap == PipelineOverlap::Interleaved) return "null";
-          return json_bool(overlap == PipelineOverlap::Always);
-        }},
-};
-constexpr auto kOverlapKeys = [] {
-  std::array<KeySpec, kOverlapRows.size()> keys;
-  std::ranges::transform(kOverlapRows, keys.begin(), &PlanRow::key);
-  return keys;
-}();
-constexpr KeyTable kOverlap{.title = kOverlapKey, .keys = kOverlapKeys};
 
 constexpr std::array kPlanRows{
     PlanRow{.key = size("tensor_parallel", "t: ranks that share each matrix"),
@@ -441,7 +307,7 @@ constexpr std::array kPlanRows{
             .field = &Plan::micro_batch,
             .text =
                 [](const Plan& p) {
-                  // Of halved backwards the plan holds the halves.
+                  // Where backwards are halved, the plan holds the halves.
                   const bool halved = p.chimera_scaling == ChimeraScaling::BackwardHalving;
                   return p.micro_batch_auto ? json_quoted("auto")
                                             : number((halved ? 2 : 1) * p.micro_batch);
@@ -515,10 +381,12 @@ constexpr std::array kPlanRows{
     PlanRow{
         .key = flag("recompute_in_advance",
                     "what a backward computes again is an op of its own where its rank would "
-                    "wait for the gradient; planned orders of runtime rehearse are tried so in "
-                    "any case"),
+                    "wait for the gradient; planned orders of runtime rehearse are tried so "
+                    "unless it is false"),
         .field = &Plan::places_recompute,
-        .text = [](const Plan& p) -> std::string { return p.places_recompute ? "true" : ""; },
+        .text = [](const Plan& p) -> std::string {
+          return p.places_recompute ? "true" : p.recomputes_in_place ? "false" : "";
+        },
         .idle = {{{on, [](const Plan& p) { return !p.recompute.any(); },
                    "nothing is computed again: recompute is none"},
                   {on,
@@ -529,9 +397,7 @@ constexpr std::array kPlanRows{
                      return p.memory_limit > 0 && !p.runtime.performer().keeps_slabs;
                    },
                    "under memory_limit: how much a framework's tensors would need ahead of their "
-                   "backward, an order does not know"},
-                  {off, [](const Plan& p) { return p.may_place_recompute() && is_planned(p); },
-                   "a planned order of runtime rehearse is tried with it and without"}}}},
+                   "backward, an order does not know"}}}},
     PlanRow{
         .key = {.name = "loss_chunks",
                 .types = kInteger,
@@ -713,10 +579,6 @@ const KeyTable& plan_key_table() {
 
 std::span<const PlanRow> plan_rows() {
   return keys::kPlanRows;
-}
-
-std::span<const PlanRow> overlap_rows() {
-  return keys::kOverlapRows;
 }
 
 }  // namespace rehearse

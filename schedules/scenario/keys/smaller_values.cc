@@ -3,9 +3,9 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse::smaller_values {
 

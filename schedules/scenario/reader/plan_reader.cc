@@ -30,9 +30,9 @@ Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport&
   Plan read;
   take_plain_keys(plan, read);
   for (const auto step :
-       {read_tensor_grid, read_tensor_parallel, read_mesh, read_shard_group, read_schedule,
-        read_batches, read_stage_layers, read_runtime, read_memory, read_precision, read_attention,
-        read_recipe, read_overlap, read_rank_order, read_experts, read_secondary_shards,
+       {read_tensor_grid, read_tensor_parallel, read_mesh, read_rank_order, read_shard_group,
+        read_schedule, read_batches, read_stage_layers, read_runtime, read_memory, read_precision,
+        read_attention, read_recipe, read_overlap, read_experts, read_secondary_shards,
         read_quantized_gather, check_tensor_grid}) {
     step(keys, read);
     if (!report.ok()) return read;  // the first error ends the reading

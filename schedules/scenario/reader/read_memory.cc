@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is computed again, what lies in host memory, and what is padded.
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
-#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse {
 namespace {
@@ -31,6 +31,9 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
 
 void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
+  if (!plan.recompute.any()) plan.recompute_layers = 0;  // of what is computed again
+  const JsonValue* apart = keys.given(&Plan::places_recompute);
+  plan.recomputes_in_place = apart != nullptr && !apart->boolean;
   if (const JsonValue* value = keys.given(&Plan::offload)) plan.offload = offload_of(*value);
   if (const std::string why = unfit_offload(plan); !why.empty()) {
     return keys.fail(&Plan::offload, why);
@@ -77,7 +80,9 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
   if (plan.offload.activations && plan.offload_activations == OffloadedActivations::Chosen &&
       !plan.runtime.performer().keeps_slabs) {
     return keys.fail(&Plan::offload_activations,
-                     "chosen is of runtime rehearse, whose allocator is planned; of " +
+                     "chosen is of runtime rehearse, which counts by prices how many layers leave "
+                     "for nothing; no framework does (Megatron-LM is told a number, "
+                     "--cpu-offloading-num-layers): of " +
                          plan.runtime.name + " all, checkpoints");
   }
   plan.pad_vocabulary_to = keys.integer(&Plan::pad_vocabulary_to, plan.runtime.pad_vocabulary_to);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the numbers are computed: precision, optimizer, attention and dropout.
 #include <algorithm>
+#include <array>
 
 #include "schedules/model/layer_mix.h"
 #include "schedules/scenario/keys/precision_rows.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
@@ -91,15 +92,43 @@ std::string unfit_heads(const GivenKeys& keys, const Plan& plan, std::int64_t ra
   return {};
 }
 
+// Whether every rank gets key heads of its own, none of them twice.
+bool repeats_no_key_head(const GivenKeys& keys, const Plan& plan, std::int64_t ranks) {
+  const Transformer* model = keys.context.model;
+  if (model == nullptr) return true;
+  for (std::int32_t i = variants(*model) > 0 ? 0 : -1; i < variants(*model); ++i) {
+    const Transformer& one = variant(*model, i);
+    if (one.has_attention && one.kv_heads % (plan.tensor_parallel * ranks) != 0) return false;
+  }
+  return true;
+}
+
+// Ranks of a context group that a node holds: those of the axes that vary faster lie between two.
+std::int32_t context_in_node(const GivenKeys& keys, const Plan& plan) {
+  std::int64_t between = 1;
+  for (const Axis axis : plan.rank_order) {
+    if (axis == Axis::Context) break;
+    between *= axis == Axis::Tensor     ? plan.tensor_parallel
+               : axis == Axis::Data     ? plan.data_parallel
+               : axis == Axis::Pipeline ? plan.pipeline_parallel
+                                        : 1;
+  }
+  return static_cast<std::int32_t>(keys.context.gpus_per_node / between);
+}
+
 // Neighbours that exchange heads inside a ring, where the plan does not say: the most that have
-// whole heads, of a node if there are such; 0: none have.
+// whole heads, of a node if there are such, and without a key head twice if there are such; 0: none
+// have.
 std::int32_t usual_head_exchange(const GivenKeys& keys, const Plan& plan) {
-  const std::int32_t in_node = keys.context.gpus_per_node / plan.tensor_parallel;
+  const std::int32_t in_node = context_in_node(keys, plan);
   std::int32_t found = 0;
+  std::array<bool, 2> best{};  // in a node, no key head twice
   for (std::int32_t ranks = plan.context_parallel / 2; ranks > 1; --ranks) {
     if (plan.context_parallel % ranks != 0 || !unfit_heads(keys, plan, ranks).empty()) continue;
-    if (ranks <= in_node) return ranks;
-    found = std::max(found, ranks);
+    const std::array<bool, 2> is{ranks <= in_node, repeats_no_key_head(keys, plan, ranks)};
+    if (found > 0 && is <= best) continue;
+    found = ranks;
+    best = is;
   }
   return found;
 }

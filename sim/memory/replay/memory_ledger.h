@@ -105,7 +105,7 @@ class Ledger {
  private:
   CachingAllocator allocator_;
   std::vector<MemoryPart> part_of_;  // per handle
-  // Of activations: kinds per handle, and bytes by kind.
+  // What activations are of: kinds per handle, and bytes by kind.
   bool tells_apart_ = false;
   std::vector<std::uint8_t> kind_of_;
   std::vector<std::int64_t> kinds_, kinds_at_peak_;

@@ -42,7 +42,7 @@ struct ReplaySetup {
   // How many samples of a row's step are wanted: inside ops as many as that leaves for each.
   std::size_t most_samples = 4096;
 };
-// Of the fullest replica where they differ.
+// The setup of the fullest replica, where they differ.
 ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order);
 // The same of another one. REQUIRES: plan.has_parameter_server().

@@ -5,7 +5,7 @@
 #include <array>
 #include <functional>
 
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/zero/quantized_gather.h"
 #include "schedules/scenario/zero/shard_groups.h"
 

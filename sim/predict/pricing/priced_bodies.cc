@@ -2,6 +2,7 @@
 #include "sim/predict/pricing/priced_bodies.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "schedules/ranks/group_key.h"
 #include "sim/cost/overlap.h"
@@ -31,8 +32,8 @@ const PricedBody& PricedBodies::body(SegmentInfo segment, const Op& op) {
   const auto [at, fresh] = bodies_.try_emplace({shape, layer});
   PricedBody& made = at->second;
   if (!fresh) return made;
-  const Body* before = compute_.made(shape);
-  const Body body = before != nullptr ? *before : make_body(layout_, shape);
+  std::optional<Body> own;
+  const Body& body = compute_.body(layout_, shape, own);
   made.cost = compute_.price(body, layer);
   made.pieces = sends_tokens(body)
                     ? cut_at_experts(body, compute_.price_nodes(body, layer), made.cost.time)

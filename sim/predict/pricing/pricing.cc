@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -245,15 +246,8 @@ class Pricer {
       // A file's own leave what they sum as it was.
       cost = collective_cost(kind, payload, shape, network_, s_.is_on(op, GroupKind::Other));
     }
-    if (op.kind == OpKind::Unshard && quantizes_gathers(plan_)) {
-      const std::int64_t whole = s_.buckets[op.bucket.index()].padded;
-      lengthen(cost, compute_.elementwise({bytes_of(current_, 0) + whole / shape.ranks}) +
-                         compute_.elementwise({whole + bytes_of(current_, 1)}));
-    }
-    // What is gathered leaves a part in a second copy.
-    if (const std::int64_t copy = copied_bytes(current_); copy > 0) {
-      lengthen(cost, compute_.elementwise({2 * copy}));
-    }
+    const Nanoseconds beside = beside_gather(op, shape.ranks);
+    if (!on_workers()) lengthen(cost, beside);
     std::vector<Traffic> traffic{{.group = s_.group_of(op).kind,
                                   .kind = sent,
                                   .ranks = shape.ranks,
@@ -268,15 +262,30 @@ class Pricer {
                                    : in_row == RowMembers::Ranks ? ranks()
                                                                  : shape.ranks;
       const std::int64_t copying = (cost.time - cost.crossing).value;
-      return add_on_workers(use_of(0, 1, copying, members, shape.processes), false, cost.level,
-                            all(cost.level, collective_table(cost.level)), std::move(traffic),
-                            {cost.crossing, cost.time.value, cost.demands});
+      // What every rank does for itself its own thread does.
+      const double shared = beside.value > 0 ? compute_.sharing().memory_bound : 1;
+      return add_on_workers(use_of(beside.value, shared, copying, members, shape.processes), false,
+                            cost.level, all(cost.level, collective_table(cost.level)),
+                            std::move(traffic), {cost.crossing, cost.time.value, cost.demands});
     }
-    const bool beside = op.stream != Stream::Compute;
+    const bool hidden = op.stream != Stream::Compute;
     return add({.time = cost.time,
-                .slowdown = beside ? compute_.scalars().overlap_slowdown : 0.0,
+                .slowdown = hidden ? compute_.scalars().overlap_slowdown : 0.0,
                 .level = cost.level},
                cost.demands, all(cost.level, collective_table(cost.level)), std::move(traffic));
+  }
+
+  // What every rank does before and behind an UNSHARD's exchange: its shard goes in 8 bit, what
+  // comes back, and a part of it is left in a second copy.
+  Nanoseconds beside_gather(const Op& op, std::int32_t ranks) const {
+    Nanoseconds time{};
+    if (op.kind == OpKind::Unshard && quantizes_gathers(plan_)) {
+      const std::int64_t whole = s_.buckets[op.bucket.index()].padded, shard = whole / ranks;
+      time += compute_.quantize(shard, /*back=*/false, {bytes_of(current_, 0) + shard}) +
+              compute_.quantize(whole, /*back=*/true, {whole + bytes_of(current_, 1)});
+    }
+    const std::int64_t copy = copied_bytes(current_);
+    return copy > 0 ? time + compute_.elementwise({2 * copy}) : time;
   }
 
   // Gradients are flattened, cast to fp32, divided, summed whole and copied back: 24 B per
@@ -323,7 +332,7 @@ class Pricer {
     if (op.kind == OpKind::Loss) return add_body(compute_.price(make_loss_body(layout_)), {});
     if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
       const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
-      return add({.time = host_update_time(moved, ranks_per_node(), network_) + swap_time()}, {},
+      return add({.time = swapped(host_update_time(moved, ranks_per_node(), network_))}, {},
                  all(CostLevel::Formula), {});
     }
     if (op.kind == OpKind::OptimizerStep) {
@@ -364,20 +373,38 @@ class Pricer {
       return s_.values[operand.value.index()].home == Home::Nvme;
     });
   }
-  // What an update by the host reads of drives before it, and writes behind it: one after the other
-  // (pipeline_read and pipeline_write of deepspeed/runtime/zero/offload_config.py, edaa7221, are
-  // false). Parameters are made of the master copy, and not read.
-  Nanoseconds swap_time() const {
-    Bytes read{0}, written{0};
+  // An update by the host, with what it reads of drives before it and writes behind it
+  // (RuntimeTraits::swap_pipeline). Parameters are made of the master copy, and not read; each part
+  // waits until its own are written.
+  Nanoseconds swapped(Nanoseconds update) {
+    Bytes read{0}, written{0}, parameters{0};
     for (const Operand& operand : s_.operands_of(current_)) {
       const Value& value = s_.values[operand.value.index()];
       if (value.home != Home::Nvme) continue;
       const bool parameter =
           value.kind == ValueKind::ParameterShard || value.kind == ValueKind::FullParameter;
       if (!parameter) read += value.bytes;
-      if (operand.access != Access::Read) written += value.bytes;
+      if (operand.access != Access::Read) (parameter ? parameters : written) += value.bytes;
     }
-    return nvme_time(read, written, ranks_per_node(), network_);
+    const auto drives = [&](Bytes from, Bytes to) {
+      return nvme_time(from, to, ranks_per_node(), network_);
+    };
+    return swapped_update_time({.read = drives(read, {0}),
+                                .update = update + drives({0}, parameters),
+                                .written = drives({0}, written),
+                                .pipeline = plan_.runtime.swap_pipeline,
+                                .parts = swapped_parts()});
+  }
+  // Of all that a rank of the row updates.
+  double swapped_parts() const {
+    std::int64_t updated = 0;
+    for (std::int32_t i = s_.row_begin[row_.index()]; i < s_.row_begin[row_.index() + 1]; ++i) {
+      const Op& op = s_.ops[static_cast<std::size_t>(i)];
+      if (op.kind == OpKind::OptimizerStep)
+        updated += updated_elements(s_.buckets[op.bucket.index()]);
+    }
+    return std::ceil(static_cast<double>(updated) /
+                     static_cast<double>(plan_.runtime.swap_elements));
   }
 
   // Ops of a row come in few kinds: most cost what the last one like it did.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 
@@ -15,20 +16,20 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
 #include "schedules/scenario/zero/quantized_gather.h"
 #include "schedules/scenario/zero/shard_groups.h"
 #include "sim/compute/body_cost.h"
 #include "sim/compute/gemm_cost.h"
-#include "sim/cost/overlap.h"
 #include "sim/memory/memory_states.h"
 #include "sim/memory/peak_lower_bound.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
 #include "sim/network/transfer_cost.h"
-#include "sim/predict/variation.h"
+#include "sim/predict/corrected/variation.h"
+#include "sim/search/estimate/step_estimate.h"
 
 namespace rehearse::sim {
 namespace {
@@ -37,52 +38,11 @@ constexpr auto kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
                kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
                kPrediction = static_cast<std::size_t>(SegmentShape::PredictionLayer);
 
-// Device time of one segment in each direction [ns].
-struct Times {
-  double forward = 0, backward = 0, input = 0, weight = 0;
-  double communicating = 0;  // of forward + input + weight: waiting for its own collectives
-};
-
-// Bodies of one kind of family with one micro-batch, recomputation and number of slices; of slices
-// the times of all of a sequence.
-struct Template {
-  std::vector<Times> of;    // by segment_class
-  double transfer = 0;      // [ns] of one activation (of slices: of one) to the next position
-  double slowdown = 0;      // compute beside a data-parallel collective
-  double through_root = 0;  // [ns] of outputs that one GPU gathers: exchanges and the loss
-  bool valid = false;
-};
-
-// What a position runs, in segments per micro-batch; positions with equal loads are one.
-struct Load {
-  std::vector<double> segments;              // by segment_class
-  std::int64_t parameters = 0, experts = 0;  // experts: of them, with the experts' own replicas
-  std::int32_t positions = 1;
-  double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
-  double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
-  double across = 0, unit_across = 0;  // [ns] what groups of shards sum between them, likewise
-  double unit_again = 0;               // [ns] of its gather where it has been gathered before
-  std::int32_t buckets = 1;
-  std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
-  double again = 1;       // share of its layers that are computed again, where any are
-  double unit_fetch = 0;  // [ns] that a layer's parameters take from the host
-};
-
-// What layers take of which a share is computed again.
-Times mixed_times(const Times& again, const Times& kept, double share) {
-  const auto mean = [share](double a, double b) { return share * a + (1 - share) * b; };
-  return {.forward = again.forward,
-          .backward = mean(again.backward, kept.backward),
-          .input = mean(again.input, kept.input),
-          .weight = mean(again.weight, kept.weight),
-          .communicating = mean(again.communicating, kept.communicating)};
-}
-
 class MeshEstimator {
  public:
   MeshEstimator(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,
                 std::size_t keep_refused)
-      : setup_(setup), model_(setup.space->base.model), times_(times), keep_(keep_refused) {
+      : setup_(setup), model_(setup.space->base.model), step_(setup, times), keep_(keep_refused) {
     out_.mesh = mesh;
   }
 
@@ -121,7 +81,7 @@ class MeshEstimator {
     std::int32_t number = -1;
     const Placed* placed = nullptr;  // null: nothing was estimated yet
     CollectiveTimes collectives;
-    std::map<std::tuple<std::int32_t, Recompute, std::int32_t>, Template> templates;
+    std::map<std::tuple<std::int32_t, Recompute, std::int32_t>, FamilyCosts> templates;
     std::map<std::int64_t, std::array<double, 4>>
         traffic;  // by elements: reduce, scatter, gather, across
     std::vector<std::int32_t> micro_batches;
@@ -188,9 +148,9 @@ class MeshEstimator {
     const PlanFamily& family = out_.families[static_cast<std::size_t>(index)];
     Kind& kind = kind_of(family);
     const FamilyBound bound = kind.bound->family(family.plan);
-    std::vector<Load> loads;
+    std::vector<PositionLoad> loads;
     const std::int64_t capacity = setup_.cluster->capacity().value;
-    // Of what needs more nobody asks what it would give.
+    // Nobody asks what a plan would give that needs more.
     const std::int64_t wanted = keep_ == 0 ? capacity : std::max(capacity, setup_.most_wanted);
     const bool hopeless = kind.bound->states_bound(bound, family.plan) > wanted;
     for (const std::int32_t micro_batch : kind.micro_batches) {
@@ -212,9 +172,9 @@ class MeshEstimator {
         const bool fits = candidate.bound <= capacity;
         place(kind, plan);
         if (loads.empty()) loads = loads_of(kind, family.plan, bound.stages);
-        const Template& costs = template_of(kind, plan);
+        const FamilyCosts& costs = template_of(kind, plan);
         if (!costs.valid) continue;
-        candidate.seconds = 1e-9 * step(plan, costs, kept_costs(kind, plan), loads);
+        candidate.seconds = 1e-9 * step_.step(plan, costs, kept_costs(kind, plan), loads);
         if (fits) {
           out_.fitting.push_back(candidate);
         } else {
@@ -230,20 +190,20 @@ class MeshEstimator {
     refused_.resize(std::min(refused_.size(), keep_));
   }
 
-  // Of layers that are not computed again where others are; null: there are none.
-  const Template* kept_costs(Kind& kind, const Plan& plan) {
+  // The costs of layers that are not computed again where others are; null: there are none.
+  const FamilyCosts* kept_costs(Kind& kind, const Plan& plan) {
     if (plan.recompute_layers == 0 || !plan.recompute.any()) return nullptr;
     return &template_of(kind, plan_of_kept_layers(plan));
   }
 
-  const Template& template_of(Kind& kind, const Plan& plan) {
+  const FamilyCosts& template_of(Kind& kind, const Plan& plan) {
     const auto [at, fresh] =
         kind.templates.try_emplace({plan.micro_batch, plan.recompute, plan.sequence_slices});
     if (fresh) price(kind, plan, at->second);
     return at->second;
   }
 
-  void price(Kind& kind, const Plan& plan, Template& to) {
+  void price(Kind& kind, const Plan& plan, FamilyCosts& to) {
     const Layout layout(model_, plan);
     const Result<ComputeModel> compute = ComputeModel::create(
         *setup_.cluster, layout, kind.collectives, setup_.tables.scalars, &products_);
@@ -260,14 +220,13 @@ class MeshEstimator {
       if (s >= kNumSegmentShapes && !segment_of_class(model_, s)) continue;
       const auto cost = [&](Direction direction) {
         const BodyShape shape = shape_of(layout, s, direction);
-        const Body* made = compute.value().made(shape);
-        if (made != nullptr) return compute.value().price(*made);
-        return compute.value().price(make_body(layout, shape));
+        std::optional<Body> own;
+        return compute.value().price(compute.value().body(layout, shape, own));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
       };
-      Times& times = to.of[s];
+      SegmentTimes& times = to.of[s];
       const BodyCost forward = cost(Direction::Forward), backward = cost(Direction::Backward);
       times.forward = of_all(forward.time);
       times.backward = of_all(backward.time);
@@ -284,7 +243,8 @@ class MeshEstimator {
     }
   }
 
-  // Of a micro-batch through one GPU: tokens and outputs of all replicas, and their gradients [ns].
+  // What a micro-batch through one GPU exchanges: tokens and outputs of all replicas, and their
+  // gradients [ns].
   static double batch_exchanges(Kind& kind, const Layout& layout) {
     const std::int64_t tokens = layout.plan.replicas() * layout.shape.tokens;
     const std::int64_t outputs = layout.shape.element * tokens * output_columns(layout);
@@ -380,20 +340,20 @@ class MeshEstimator {
            1e9 * moved / setup_.cluster->gpu.memory_bandwidth.value;
   }
 
-  std::vector<Load> loads_of(Kind& kind, const Plan& plan,
-                             const std::vector<StageContent>& stages) {
+  std::vector<PositionLoad> loads_of(Kind& kind, const Plan& plan,
+                                     const std::vector<StageContent>& stages) {
     const std::int32_t p = plan.pipeline_parallel;
     Placement placement = placement_of(plan);
     if (placement.stages() == 0) {
       placement = loop_placement(p, static_cast<std::int32_t>(stages.size()) / p);
     }
     const bool both = !placement.up.empty();
-    std::vector<Load> loads(static_cast<std::size_t>(p));
+    std::vector<PositionLoad> loads(static_cast<std::size_t>(p));
     std::vector<double> again(loads.size(), 0);  // layers of them
     BoundTables& tables = *kind.bound;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const auto add = [&](Position position) {
-        Load& load = loads[position.index()];
+        PositionLoad& load = loads[position.index()];
         load.segments.resize(classes_);
         for (std::size_t k = 0; k < classes_; ++k)
           load.segments[k] += stages[s].segments[k] * (both ? 0.5 : 1);
@@ -406,12 +366,12 @@ class MeshEstimator {
       if (both) add(placement.up[s]);
     }
     for (std::size_t i = 0; plan.recompute_layers > 0 && i < loads.size(); ++i) {
-      const double layers = layers_of(loads[i]);
+      const double layers = step_.layers_of(loads[i]);
       if (layers > 0) loads[i].again = again[i] / layers;
     }
-    std::vector<Load> distinct;
-    for (const Load& load : loads) {
-      const auto same = std::ranges::find_if(distinct, [&](const Load& other) {
+    std::vector<PositionLoad> distinct;
+    for (const PositionLoad& load : loads) {
+      const auto same = std::ranges::find_if(distinct, [&](const PositionLoad& other) {
         return other.segments == load.segments && other.parameters == load.parameters &&
                other.experts == load.experts && other.again == load.again;
       });
@@ -422,12 +382,12 @@ class MeshEstimator {
       }
     }
     const Result<double> update = update_time(kind, plan);
-    for (Load& load : distinct) {
+    for (PositionLoad& load : distinct) {
       if (plan.offload.activations) load.kept = tables.kept_per_layer(plan);
       if (plan.offload.parameters) {
         load.unit_fetch = 1e9 * plan.precision.parameters *
                           static_cast<double>(tables.layer_parameters()) / plan.shards() /
-                          away_link(plan, setup_.cluster->nvme.read);
+                          step_.away_link(plan, setup_.cluster->nvme.read);
       }
       load.update = (update ? update.value() : 0) * updated(plan, load);
       if (plan.replicas() == 1) continue;
@@ -462,10 +422,6 @@ class MeshEstimator {
     return distinct;
   }
 
-  static double updated(const Plan& plan, const Load& load) {
-    return static_cast<double>(updated_elements(plan, load.parameters, load.experts));
-  }
-
   // Optimizer step and gradient norm per parameter [ns], from a large piece.
   Result<double> update_time(Kind& kind, const Plan& plan) {
     if (update_) return *update_;
@@ -481,148 +437,10 @@ class MeshEstimator {
     return *update_;
   }
 
-  // The step in ns.
-  double step(const Plan& plan, const Template& costs, const Template* kept,
-              const std::vector<Load>& loads) {
-    const auto times_of = [&](const Load& load, std::size_t k) {
-      return kept == nullptr ? costs.of[k] : mixed_times(costs.of[k], kept->of[k], load.again);
-    };
-    const ScheduleInfo* info = find_schedule(plan.schedule);
-    const bool split = info != nullptr && info->splits_backward && plan.pipeline_parallel > 1;
-    const double m = plan.microbatches();
-    double mean_forward = 0, mean_input = 0, mean_weight = 0, mean_communicating = 0;
-    for (const Load& load : loads) {
-      for (std::size_t k = 0; k < classes_; ++k) {
-        const double share = load.segments[k] * load.positions / plan.pipeline_parallel;
-        const Times times = times_of(load, k);
-        mean_forward += share * times.forward;
-        mean_input += share * (split ? times.input : times.backward);
-        mean_weight += share * (split ? times.weight : 0);
-        mean_communicating += share * times.communicating;
-      }
-    }
-    const double mean = mean_forward + mean_input + mean_weight;
-    PipelineWork work{.forward = mean_forward, .input = mean_input, .weight = mean_weight};
-    if (!split) {
-      work.input = mean_input / 2;
-      work.weight = mean_input / 2;
-    }
-    const bool hides = plan.overlap_pair == PairOverlap::Full ||
-                       (plan.overlap_pair == PairOverlap::Experts && plan.expert_parallel > 1);
-    if (hides) work.pair_saving = std::min(mean_communicating, mean - mean_communicating) / mean;
-    const PipelineTime pipeline = times_.of(plan, work);
-
-    double longest = 0;
-    for (const Load& load : loads) {
-      double forward = 0, backward = 0;
-      for (std::size_t k = 0; k < classes_; ++k) {
-        const Times times = times_of(load, k);
-        forward += load.segments[k] * times.forward;
-        backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
-      }
-      if (plan.offload.activations) {  // a micro-batch's leave while others come back
-        const double layers = layers_of(load);
-        const double copy = 1e9 * layers * static_cast<double>(load.kept) / host_link();
-        const bool alone = plan.pipeline_parallel == 1;  // a backward waits for its own copies
-        backward =
-            alone ? std::max(backward, copy) : backward + std::max(0.0, copy - forward - backward);
-        if (alone) forward = std::max(forward, copy);
-      }
-      if (!plan.overlap_pipeline && plan.pipeline_parallel > 1) {  // sent on the compute stream
-        forward += costs.transfer * plan.virtual_stages;
-        backward += costs.transfer * plan.virtual_stages;
-      }
-      double tail = load.update;
-      const bool once = sums_shards_once(plan) && plan.reduces_each_microbatch();
-      const double across = once ? 1 / m : 1;
-      if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
-        const double units = layers_of(load) + 1;
-        const double again = plan.gathers_twice() ? load.unit_again : 0;
-        // Of a copy that outlives its micro-batch later forwards gather too.
-        const double first = keeps_secondary_shards(plan) ? 1 / m : 1;
-        const double gather = load.unit_again + first * (load.unit_gather - load.unit_again);
-        forward = pace(gather * units, forward, costs.slowdown);
-        const double reduce = load.unit_reduce + across * load.unit_across;
-        backward = pace((again + reduce) * units, backward, costs.slowdown);
-        tail += load.unit_gather + reduce;
-      } else if (plan.has_parameter_server()) {
-        tail += m * (costs.through_root + load.gather + load.reduce);
-      } else if (plan.replicas() > 1) {
-        const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
-        const double reduce = load.reduce + across * load.across;
-        const double least = reduce / load.buckets;
-        const Hidden hidden = hide(reduce, backward, costs.slowdown);
-        const double exposed = plan.overlap_gradient_reduce
-                                   ? std::max(hidden.exposed, least) + hidden.contention
-                                   : reduce;
-        tail += times_reduced * exposed;
-        tail += plan.overlap_parameter_gather ? hide(load.gather, forward, 0).exposed : load.gather;
-      }
-      forward = std::max(forward, load.unit_fetch * (layers_of(load) + 1));
-      backward = std::max(backward, load.unit_fetch * (layers_of(load) + 1));
-      longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
-    }
-    const double host =
-        plan.offload.optimizer || plan.offload.parameters ? offload_time(plan, loads) : 0;
-    return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
-  }
-
-  double layers_of(const Load& load) const {
-    double layers = load.segments[kDense] + load.segments[kExpert];
-    for (std::size_t of = kNumSegmentShapes; of < classes_; ++of) layers += load.segments[of];
-    return layers;
-  }
-
-  // [B/s] to or from the host, of one of the GPUs that share a switch's link.
-  double host_link() const {
-    const Cluster& cluster = *setup_.cluster;
-    return std::max(cluster.gpu.pcie.bandwidth.value, 1e9) *
-           setup_.tables.collectives.constants.host_copy_fraction /
-           std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
-  }
-
-  // [B/s] to or from where a plan's offloaded state rests, in one direction, for each GPU of a
-  // node.
-  double away_link(const Plan& plan, BytesPerSecond drives) const {
-    const double host = host_link();
-    if (plan.offload_to != OffloadTarget::Nvme || drives.value <= 0) return host;
-    return std::min(host, drives.value / ranks_of_node(plan));
-  }
-  std::int32_t ranks_of_node(const Plan& plan) const {
-    return std::min(plan.gpus(), setup_.cluster->gpus_per_node);
-  }
-
-  // What the end of the step adds [ns]. Where the device updates: what it lacks comes and goes at
-  // once in both directions. Where the host does: gradients go there, and its update; parameters
-  // that do not stay there follow meanwhile.
-  double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
-    double owned = 0;
-    for (const Load& load : loads) owned = std::max(owned, updated(plan, load));
-    const Cluster& cluster = *setup_.cluster;
-    const double states = plan.offload.optimizer ? static_cast<double>(state_bytes(plan, 1)) : 0;
-    const double parameters = plan.offload.parameters ? plan.precision.parameters : 0;
-    const double written = away_link(plan, cluster.nvme.write);
-    if (!plan.updates_on_host()) {
-      const double slower = std::min(written, away_link(plan, cluster.nvme.read));
-      return 1e9 * owned * (states + parameters) / slower;
-    }
-    const double host = setup_.tables.collectives.constants.host_update_rate *
-                        std::max(1, cluster.host.sockets) / ranks_of_node(plan);
-    double swapped = 0;  // [s per parameter] gradients and states come and states go, in turn
-    if (plan.offload_to == OffloadTarget::Nvme && cluster.nvme.known()) {
-      swapped =
-          ranks_of_node(plan) * ((plan.precision.gradients + states) / cluster.nvme.read.value +
-                                 (states + parameters) / cluster.nvme.write.value);
-    }
-    return 1e9 * owned *
-           (plan.precision.gradients / written +
-            static_cast<double>(optimizer_bytes_per_parameter(plan)) / host + swapped);
-  }
-
   const SearchSetup& setup_;
   const Transformer& model_;
   const std::size_t classes_ = segment_classes(model_);
-  PipelineTimes& times_;
+  StepEstimate step_;
   KnownProducts products_;
   bool splits_ = false;  // schedules of the mesh halve their backwards
   std::size_t keep_;

@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "schedules/scenario/offload.h"
+#include "schedules/scenario/memory/offload.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "sim/search/report/found_parts.h"
 #include "sim/search/report/search_report.h"
 
@@ -20,7 +20,7 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-// Of a whole training, each with a comma before it; of the best plan alone.
+// The fields of a whole training, each with a comma before it; the best plan alone has them.
 std::string bought_fields(const SearchCase& one, bool first) {
   using Value = std::optional<double>;
   const bool known = first && one.late.has_value();

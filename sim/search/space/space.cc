@@ -7,9 +7,9 @@
 
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/plan_reader.h"
-#include "schedules/scenario/recompute_parts.h"
 #include "sim/search/space/space_values.h"
 
 namespace rehearse::sim {

@@ -32,12 +32,14 @@ MachineTables tables() {
   t.attention = {{true, true, false, 2, 128, 64, 33.0},
                  {false, false, true, 2, 64, 64, 11.0},
                  {false, true, true, 2, 64, 64, 7.0},
-                 {false, true, false, 2, 128, 192, 320.0, 1, 128}};
+                 {false, true, false, 2, 128, 192, 320.0, 1, 128},
+                 {true, false, true, 2, 64, 64, 8.0, 1, 0, true}};
   t.exchanges = {{OpKind::AllReduce, 2, 4096, 3.0},
                  {OpKind::Send, 2, 4096, 1.0},
                  {OpKind::Send, 2, 4096, 9.0, ExchangeTime::Way::Memory},
                  {OpKind::Send, 2, 4096, 90.0, ExchangeTime::Way::Tcp},
                  {OpKind::Reduce, 4, 4096, 5.0, ExchangeTime::Way::Process, true}};
+  t.copies = {{true, 8192, 50.0, true}, {false, 8192, 25.0, true}};
   t.products_together = 1.2;
   t.attention_together = 1.1;
   t.kernels_together = 1.5;
@@ -83,7 +85,10 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(c.memory_bound[1].backward);
   EXPECT_EQ(c.memory_bound[1].bytes, 8192);
   EXPECT_EQ(c.memory_bound[1].time_us, 2.5);
-  ASSERT_EQ(c.attention.size(), 4u);
+  ASSERT_EQ(c.attention.size(), 5u);
+  EXPECT_TRUE(c.attention[4].half);
+  EXPECT_TRUE(c.attention[4].part);
+  EXPECT_FALSE(c.attention[1].half);
   EXPECT_TRUE(c.attention[0].backward);
   EXPECT_EQ(c.attention[0].sequence, 128);
   EXPECT_TRUE(c.attention[0].causal);
@@ -102,8 +107,12 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_EQ(c.collectives[3].between_processes, sim::ProcessLink::Tcp);
   EXPECT_TRUE(c.collectives[4].apart);
   EXPECT_FALSE(c.collectives[0].apart);
-  ASSERT_EQ(c.copies.size(), 2u);
-  EXPECT_EQ(c.copies[0].bytes, 32768);  // read and written
+  ASSERT_EQ(c.copies.size(), 4u);
+  EXPECT_TRUE(c.copies[0].drives);
+  EXPECT_EQ(c.copies[0].direction, sim::CopyDirection::DeviceToHost);
+  EXPECT_EQ(c.copies[1].time_us, 25.0);
+  EXPECT_FALSE(c.copies[2].drives);
+  EXPECT_EQ(c.copies[2].bytes, 32768);  // read and written
   EXPECT_EQ(*c.launch_us, 0.75);
   EXPECT_EQ(*c.scalar("workers.matrix_products"), 1.2);
   EXPECT_EQ(c.scatter(false), 0.08);

@@ -7,7 +7,7 @@
 #include "exec/checkpoint/moment_list.h"
 #include "exec/weights/stored_bucket.h"
 #include "schedules/scenario/keys/plan_rows.h"
-#include "schedules/scenario/optimizer_state.h"
+#include "schedules/scenario/memory/optimizer_state.h"
 
 namespace rehearse::exec {
 namespace {

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "exec/cpu/kernels/instruction_set.h"
-#include "exec/step/quantized_gather.h"
+#include "exec/step/exchanges/quantized_gather.h"
 #include "tests/exec/step/layouts.h"
 #include "tests/schedules/order/scattered_recompute.h"
 

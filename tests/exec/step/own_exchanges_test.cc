@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "exec/step/own_exchanges.h"
+#include "exec/step/exchanges/own_exchanges.h"
 #include "schedules/passes/planned/plan_order.h"
 #include "tests/exec/step/forwarding_device.h"
 #include "tests/exec/step/layout_case.h"

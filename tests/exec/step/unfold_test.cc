@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "exec/step/group_instances.h"
+#include "exec/step/exchanges/group_instances.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/mesh.h"
 #include "tests/exec/step/layouts.h"

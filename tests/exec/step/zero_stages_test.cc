@@ -2,16 +2,19 @@
 // What the executor holds with each stage of ZeRO: by default keys more of it needs no more memory,
 // and where a model is too small for that, a note says why.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
 
+#include "exec/cpu/cpu_backend.h"
+#include "exec/step/interpreter.h"
 #include "exec/step/offload_file.h"
 #include "exec/step/rank_state.h"
 #include "exec/train/train.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/memory/arena_memory.h"
@@ -41,11 +44,14 @@ TEST(OffloadFile, KeepsWhatIsReleasedAndRefusesWhatHasNoRoom) {
   {
     Result<OffloadFile> made = OffloadFile::open(folder.string(), kBytes);
     ASSERT_TRUE(made) << made.error().message;
-    const OffloadFile file = std::move(made).value();
+    OffloadFile file = std::move(made).value();
     EXPECT_EQ(file.data()[kBytes - 1], std::byte{0});
     for (std::int64_t i = 0; i < kBytes; ++i) file.data()[i] = static_cast<std::byte>(i % 251);
     file.release(file.data() + 5000, 10000);
-    file.release_all();
+    file.release(file.data(), kBytes);
+    const std::byte elsewhere{};
+    file.release(&elsewhere, 1);
+    EXPECT_TRUE(file.failure());
     for (std::int64_t i = 0; i < kBytes; ++i) {
       ASSERT_EQ(file.data()[i], static_cast<std::byte>(i % 251)) << i;
     }
@@ -61,6 +67,87 @@ TEST(OffloadFile, KeepsWhatIsReleasedAndRefusesWhatHasNoRoom) {
   ASSERT_FALSE(nowhere);
   EXPECT_FALSE(nowhere.error().machine);
   EXPECT_NE(nowhere.error().message.find("No such file or directory"), std::string::npos);
+  fs::remove_all(folder);
+}
+
+std::string model_of(bool llama, int hidden, int heads, int layers, int vocabulary, bool tied) {
+  std::string text = std::string(R"({"model_type": ")") + (llama ? "llama" : "gpt2");
+  text += "\", \"hidden_size\": " + std::to_string(hidden);
+  text += ", \"num_attention_heads\": " + std::to_string(heads);
+  text += ", \"num_hidden_layers\": " + std::to_string(layers);
+  text += ", \"vocab_size\": " + std::to_string(vocabulary);
+  text += ", \"max_position_embeddings\": 512, \"tie_word_embeddings\": ";
+  text += tied ? "true" : "false";
+  if (!llama) return text + R"(, "resid_pdrop": 0})";
+  return text + ", \"intermediate_size\": " + std::to_string(3 * hidden) +
+         ", \"num_key_value_heads\": " + std::to_string(heads / 2) + "}";
+}
+
+// The descriptor of this process's file without a name in `folder`, or -1.
+int unnamed_file_in(const std::filesystem::path& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string to = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (to.starts_with(folder.string())) return std::stoi(entry.path().filename().string());
+  }
+  return -1;
+}
+
+// Drives that no longer take what is written: told at the end of the step, not by a signal when it
+// is read again. A pipe in the file's place stands for them: it has no pages to write.
+TEST(OffloadFile, TellsWhatItsDrivesDidNotTake) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / "rehearse_offload_failure_test";
+  fs::create_directories(folder);
+  Result<OffloadFile> made = OffloadFile::open(folder.string(), 1 << 16);
+  ASSERT_TRUE(made) << made.error().message;
+  OffloadFile file = std::move(made).value();
+  const int descriptor = unnamed_file_in(folder);
+  ASSERT_GE(descriptor, 0);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(dup2(ends[0], descriptor), descriptor);
+  file.release(file.data(), 100);
+  const Result<> failed = file.failure();
+  ASSERT_FALSE(failed);
+  EXPECT_TRUE(failed.error().machine);
+  EXPECT_TRUE(failed.error().message.starts_with("plan.offload_to: nvme: the drives did not take"))
+      << failed.error().message;
+  close(ends[0]);
+  close(ends[1]);
+  fs::remove_all(folder);
+}
+
+// And a step ends with it.
+TEST(OffloadFile, EndsTheStepWhoseDrivesFail) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / "rehearse_offload_step_test";
+  fs::create_directories(folder);
+  const Result<Scenario> scenario =
+      parse_scenario("{\"model\": " + model_of(false, 64, 4, 2, 256, true) +
+                         R"(, "plan": {"precision": "fp32", "global_batch": 1, "micro_batch": 1,
+              "sequence_length": 16, "offload": "optimizer", "offload_to": "nvme"}})",
+                     "drives", 0, {.runtime = "rehearse", .needs_cluster = false});
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  Plan plan = scenario.value().plan;
+  const Result<Schedule> schedule = lower_for_run(scenario.value().model, plan);
+  ASSERT_TRUE(schedule);
+  const Backend backend = make_cpu_backend();
+  const auto run = Interpreter::create({scenario.value().model, plan}, schedule.value(), backend,
+                                       {.drives = folder.string()});
+  ASSERT_TRUE(run) << run.error().message;
+  run.value()->initialise([](const std::string&, std::int64_t) { return 0.01; });
+  StepOptions options{.train = scenario.value().train};
+  ASSERT_TRUE(run.value()->run(options));
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_GE(dup2(ends[0], unnamed_file_in(folder)), 0);
+  options.step = 1;
+  const Result<StepResult> failed = run.value()->run(options);
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().message.find("the drives did not take"), std::string::npos);
+  close(ends[0]);
+  close(ends[1]);
   fs::remove_all(folder);
 }
 
@@ -86,19 +173,6 @@ Held held(const std::string& model, const std::string& plan, int zero_stage) {
   }
   out.note = sim::zero_order_note(scenario.value().model, run, schedule.value(), {});
   return out;
-}
-
-std::string model_of(bool llama, int hidden, int heads, int layers, int vocabulary, bool tied) {
-  std::string text = std::string(R"({"model_type": ")") + (llama ? "llama" : "gpt2");
-  text += "\", \"hidden_size\": " + std::to_string(hidden);
-  text += ", \"num_attention_heads\": " + std::to_string(heads);
-  text += ", \"num_hidden_layers\": " + std::to_string(layers);
-  text += ", \"vocab_size\": " + std::to_string(vocabulary);
-  text += ", \"max_position_embeddings\": 512, \"tie_word_embeddings\": ";
-  text += tied ? "true" : "false";
-  if (!llama) return text + R"(, "resid_pdrop": 0})";
-  return text + ", \"intermediate_size\": " + std::to_string(3 * hidden) +
-         ", \"num_key_value_heads\": " + std::to_string(heads / 2) + "}";
 }
 
 // A model of at least eight equal layers and a plan with at least two replicas; small: any table.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that appear whole or not at all, and what nothing may take the place of.
-#include "schedules/base/whole_file.h"
+#include "schedules/base/bytes/whole_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include "schedules/body/body_proof.h"
 #include "schedules/body/own/body_rehearse.h"
 #include "schedules/body/sizes.h"
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 #include "tests/schedules/body/apart_case.h"
 #include "tests/schedules/ir/example_case.h"
 #include "tests/schedules/runtime/runtime_named.h"

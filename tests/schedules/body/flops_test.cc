@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/model.h"
 
 namespace rehearse {

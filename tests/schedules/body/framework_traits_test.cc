@@ -337,6 +337,12 @@ TEST_F(FrameworkTraits, PartsOfASequenceAreCopiedAroundTheirCollectives) {
   plan.runtime.fp8_casts = Fp8Casts::EachRow;
   EXPECT_EQ(copied(), 2 * (2 + 2) * n * h);
   plan.runtime.fp8_casts = Fp8Casts::EachProduct;
+  // Of a backward two gathers of inputs and two sums of input gradients hide behind whole products
+  // and are not cut: they are copied as ever. The gathers of two output gradients travel in pieces.
+  plan.runtime.sequence_copies = false;
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Layer,
+                 [](RuntimeTraits& traits) { traits.sequence_copies = true; }),
+            2 * (1 + 1) * n * h + 2 * (2 + 2) * n * h);
   plan.overlap_tensor_parallel = TensorOverlap::Default;
   plan.sequence_parallel = false;
   EXPECT_EQ(copied(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of a model file's keys: every key of transformers' configuration classes is in a
 // column, and what a column says is so.
-#include "schedules/model/config_keys.h"
+#include "schedules/model/config/config_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 
 namespace rehearse {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "schedules/model/config_keys.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/config_keys.h"
+#include "schedules/model/config/hf_config.h"
+#include "schedules/model/config/near_miss.h"
 #include "schedules/model/kinds/mapping.h"
-#include "schedules/model/near_miss.h"
 
 namespace rehearse {
 namespace {

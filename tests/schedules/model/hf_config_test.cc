@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dialects: every word of a file lands where it belongs, what it leaves out has the default of
 // Hugging Face, and what looks like a typing mistake is refused.
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 
 #include <gtest/gtest.h>
 

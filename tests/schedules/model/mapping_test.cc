@@ -12,7 +12,7 @@
 #include <numeric>
 #include <set>
 
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/model/parts.h"
 

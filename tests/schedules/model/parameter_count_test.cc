@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 
 namespace rehearse {
 namespace {

@@ -12,36 +12,12 @@
 #include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
+#include "tests/schedules/scenario/plan_text.h"
 
 namespace rehearse {
 namespace {
 
-const char* const kTiny =
-    R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 12, "n_head": 8, "n_positions": 1024, "vocab_size": 50257})";
-
-std::string scenario_text(const std::string& plan, const std::string& gpus,
-                          const std::string& model) {
-  return R"({"model": )" + model + R"(, "cluster": "dgx-a100-80gb")" +
-         (gpus.empty() ? "" : R"(, "gpus": )" + gpus) + R"(, "plan": {)" + plan + "}}";
-}
-
-Scenario read(const std::string& plan, const std::string& gpus = "",
-              const std::string& model = kTiny, const ScenarioOptions& options = {}) {
-  Result<Scenario> scenario =
-      parse_scenario(scenario_text(plan, gpus, model), "x.json", 1, options);
-  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
-  return scenario ? std::move(scenario).value() : Scenario{};
-}
-
-Plan plan(const std::string& text, const std::string& gpus = "") {
-  return read(text, gpus).plan;
-}
-
-std::string error_of(const std::string& text, const std::string& gpus = "") {
-  const Result<Scenario> scenario =
-      parse_scenario(scenario_text(text, gpus, kTiny), "x.json", 1, {});
-  return scenario ? "" : scenario.error().message;
-}
+using namespace plan_text;
 
 TEST(PlanDefaults, OfAnEmptyPlanAreOneNodeOfReplicas) {
   const Plan p = plan("");
@@ -126,6 +102,19 @@ TEST(PlanContext, HeadsMayBeExchangedInsideARing) {
   EXPECT_EQ(heads_over(""), 4);
   EXPECT_EQ(heads_over(R"(, "head_exchange_group": 2)"), 2);
   EXPECT_EQ(heads_over(R"(, "tensor_parallel": 4)", "32"), 2);  // eight heads
+  // Neighbours of a sequence lie two apart where replicas come first: four of them span a node of
+  // eight. Four apart, two do.
+  EXPECT_EQ(heads_over(R"(, "rank_order": "tp-dp-cp-ep-pp")", "16"), 4);
+  EXPECT_EQ(heads_over(R"(, "rank_order": "tp-dp-cp-ep-pp")", "32"), 2);
+  // Two key heads: of four ranks every second would have one twice, which Transformer Engine
+  // refuses.
+  const Result<Scenario> grouped =
+      parse_scenario(scenario_text(eight, "8", R"({"model_type": "llama", "hidden_size": 64,
+          "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+          "intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 1024})"),
+                     "x.json", 1, {});
+  ASSERT_TRUE(grouped) << grouped.error().message;
+  EXPECT_EQ(grouped.value().plan.head_exchange_group, 2);
   EXPECT_EQ(plan(R"("context_parallel": 8, "head_exchange_group": 2)", "8").head_exchange_group, 0);
   EXPECT_EQ(error_of(eight + R"(, "tensor_parallel": 8)", "64"),
             "x.json:1: plan.context_parallel_algorithm: a2a+p2p: no part of 8 ranks has whole "
@@ -335,72 +324,6 @@ TEST(PlanAttention, SwitchAndKernelAgree) {
   EXPECT_FALSE(plan(R"("attention_kernel": "unfused")").flash_attention);
   EXPECT_EQ(plan(R"("attention_kernel": "flash3")").attention_kernel, AttentionKernel::Flash3);
   EXPECT_NE(error_of(R"("flash_attention": false, "attention_kernel": "flash2")"), "");
-}
-
-TEST(PlanDropout, IsThePlansThenTheModelsThenTheKernels) {
-  const std::string silent = kTiny;
-  const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
-  EXPECT_EQ(read(R"("flash_attention": false)", "", silent).plan.dropout, 0.1);
-  EXPECT_EQ(read("", "", silent).plan.dropout, 0);
-  EXPECT_EQ(read("", "", says).plan.dropout, 0.2);
-  EXPECT_EQ(read(R"("dropout": 0.3)", "", says).plan.dropout, 0.3);
-  EXPECT_EQ(read(R"("dropout": 0, "flash_attention": false)", "", says).plan.dropout, 0);
-}
-
-// Each place has the rate that the model file says for it; the plan's key is one rate for all.
-TEST(PlanDropout, HasARateForEachPlaceUnderEveryRuntime) {
-  const std::string says =
-      R"({"model_type": "gpt2", "resid_pdrop": 0, "attn_pdrop": 0.2, "embd_pdrop": 0})";
-  for (const char* runtime : {"megatron_2023", "fsdp", "rehearse"}) {
-    const auto rates = [&](const std::string& plan, const std::string& model) {
-      return read(plan, "", model, {.runtime = runtime}).plan.dropouts;
-    };
-    EXPECT_EQ(rates("", says), DropoutRates{.attention = 0.2}) << runtime;
-    EXPECT_EQ(rates(R"("dropout": 0.3)", says), (DropoutRates{0.3, 0.3, 0.3})) << runtime;
-  }
-  const auto unsaid = read(R"("flash_attention": false)", "", kTiny).plan.dropouts;
-  EXPECT_EQ(unsaid, (DropoutRates{0.1, 0.1, 0.1}));
-}
-
-// A rate of 0 is said, of its own place alone: the other two have what a file that says nothing
-// has. That is a tenth where attention is no one kernel, open (-1) where it is, and nothing under
-// our executor. A Llama's file that says its attention's rate has said all.
-TEST(PlanDropout, OfZeroIsTheRateOfItsPlaceAlone) {
-  const auto rates = [](const std::string& model, const char* runtime) {
-    return read("", "", model, {.runtime = runtime}).plan.dropouts;
-  };
-  for (const auto& [runtime, other] :
-       {std::pair{"megatron_2023", 0.1}, std::pair{"megatron", -1.0}, std::pair{"rehearse", 0.0}}) {
-    EXPECT_EQ(rates(R"({"model_type": "gpt2", "resid_pdrop": 0})", runtime),
-              (DropoutRates{0, other, other}));
-    EXPECT_EQ(rates(R"({"model_type": "gpt2", "attn_pdrop": 0})", runtime),
-              (DropoutRates{other, 0, other}));
-    EXPECT_EQ(rates(R"({"model_type": "gpt2", "embd_pdrop": 0})", runtime),
-              (DropoutRates{other, other, 0}));
-    EXPECT_EQ(rates(R"({"model_type": "gpt2"})", runtime), (DropoutRates{other, other, other}));
-    EXPECT_EQ(rates(R"({"model_type": "llama", "attention_dropout": 0})", runtime), DropoutRates{});
-    const double silent = std::max(other, 0.0);
-    EXPECT_EQ(rates(R"({"model_type": "llama"})", runtime), (DropoutRates{silent, silent, silent}));
-  }
-  for (const char* model : {"llama", "gpt2"}) {  // the default of Megatron-LM's arguments
-    EXPECT_EQ(rates(R"({"model_type": ")" + std::string(model) + R"("})", "megatron_lm").residual,
-              0.1);
-  }
-}
-
-// An open rate is not written as 0, which would be read back as one that is said.
-TEST(PlanDropout, IsWrittenWhereItIsSaid) {
-  EXPECT_EQ(plan_json(plan(""), 0).find("\"dropout\""), std::string::npos);
-  EXPECT_NE(plan_json(plan(R"("dropout": 0)"), 0).find("\"dropout\": 0"), std::string::npos);
-}
-
-TEST(PlanDropout, OfRehearseIsThatOfTheResidual) {
-  const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
-  const Scenario asked = read("", "", says, {.runtime = "rehearse"});
-  EXPECT_EQ(asked.plan.dropout, 0.2);
-  EXPECT_EQ(asked.plan.dropouts, DropoutRates{.residual = 0.2});
-  EXPECT_EQ(read(R"("flash_attention": false)", "", kTiny, {.runtime = "rehearse"}).plan.dropout,
-            0);  // its attention is fused whatever the plan says
 }
 
 TEST(PlanRuntime, IsTheKeysThenTheCommandsThenFsdpForZero3) {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "schedules/base/json_keys.h"
+#include "schedules/model/config/model_keys.h"
 #include "schedules/model/kinds/layer_kind.h"
 #include "schedules/model/kinds/mapping.h"
-#include "schedules/model/model_keys.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "sim/cluster/cluster_keys.h"

@@ -218,6 +218,31 @@ TEST(AttentionInParts, PartsThatWereMeasuredArePricedByThemselves) {
   EXPECT_EQ(price_node(costs, part(1, 0, 0)).level, CostLevel::Measured);
 }
 
+// A block of the ring takes what half a block was measured to take, not half of a whole one; an
+// earlier slice's, all of which is seen, is no half.
+TEST(AttentionInParts, AHalfThatWasMeasuredIsPricedByItself) {
+  ComputeCosts costs = a100(AttentionKernel::Flash2, 8192);
+  costs.attention_size = kPart;
+  Calibration tables = points(true);
+  for (const bool backward : {false, true}) {
+    tables.attention.push_back({.backward = backward,
+                                .causal = false,
+                                .part = true,
+                                .half = true,
+                                .batch = 4,
+                                .heads = 8,
+                                .sequence = 1024,
+                                .head_dim = 64,
+                                .time_us = backward ? 41.0 : 17.0});
+  }
+  costs.measured_attention.emplace(tables, 108);
+  EXPECT_NEAR(measured_us(costs, part(0.5, 1)), 17, 1e-9);
+  EXPECT_NEAR(measured_us(costs, part(0.5, 3, -1, true)), 41, 1e-9);
+  EXPECT_NEAR(measured_us(costs, part(1, 0, 0)), 22, 1e-9);
+  EXPECT_NEAR(measured_us(costs, part(1, 1, 0)), 22, 1e-9);
+  EXPECT_NEAR(measured_us(costs, part(0.5, 0)), 12, 1e-9);
+}
+
 TEST(AttentionInParts, TablesOfTheWholeAloneGiveItsRate) {
   ComputeCosts costs = a100(AttentionKernel::Flash2, 8192);
   costs.attention_size = kPart;

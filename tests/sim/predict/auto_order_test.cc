@@ -290,6 +290,24 @@ TEST(AutoOrder, CountsWhatIsComputedAgainInAdvanceToTheMemoryLimit) {
   }
 }
 
+// Left out, planned orders are tried with recomputation in their bubbles and without; false is
+// heard.
+TEST(AutoOrder, PlacesNoRecomputationWhereThePlanSaysSo) {
+  const std::string text = R"({"model": "llama2-7b", "cluster": "dgx-h100", "gpus": 4,
+      "plan": {"pipeline_parallel": 4, "micro_batch": 1, "global_batch": 8,
+      "sequence_length": 2048, "schedule": "zb_1p", "recompute": "full", "runtime": "rehearse"}})";
+  const auto of = [&](std::vector<std::string> overrides) {
+    const Scenario s = parse_scenario(text, "t", 1, {.overrides = std::move(overrides)}).value();
+    EXPECT_TRUE(s.warnings.empty()) << s.warnings.front();
+    for (const Plan& candidate : order_candidates(s.model, s.plan)) {
+      if (candidate.places_recompute) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(of({}));
+  EXPECT_FALSE(of({"plan.recompute_in_advance=false"}));
+}
+
 // A framework computes again inside its backwards. What an order with recomputation of its own
 // would be worth there: the same kernels at the same prices, more memory, no longer a step, and a
 // note that it is a question.

@@ -3,6 +3,7 @@
 // step is the sum of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -189,6 +190,8 @@ struct Machine {
   std::vector<std::pair<std::string, double>> scalars = {};
   std::int32_t processes = 1;
   ProcessLink between = ProcessLink::None;
+  std::vector<MemoryBoundPoint> kernels = {};  // more of them
+  std::vector<CopyPoint> copies = {};
 };
 
 Prediction predicted(const std::string& plan, const Machine& on = {}) {
@@ -196,8 +199,9 @@ Prediction predicted(const std::string& plan, const Machine& on = {}) {
       R"({"name": "by hand", "model": {"model_type": "gpt2", "num_hidden_layers": 3,
     "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 64, "max_position_embeddings": 16, "resid_pdrop": 0},
     "cluster": )" +
-      machine(on.attention) +
-      R"(, "plan": {"data_parallel": 1, "micro_batch": 1, "global_batch": 2, "sequence_length": 16,
+      machine(on.attention) + R"(, "plan": {)" +
+      (plan.find("\"data_parallel\"") == std::string::npos ? R"("data_parallel": 1, )" : "") +
+      R"("micro_batch": 1, "global_batch": 2, "sequence_length": 16,
     "precision": "fp32")" +
       plan + "}}";
   const Result<Scenario> scenario = parse_scenario(text, "by_hand", 1, {.runtime = "rehearse"});
@@ -206,11 +210,59 @@ Prediction predicted(const std::string& plan, const Machine& on = {}) {
   EXPECT_TRUE(read) << read.error().message;
   Cluster cluster = read.value();
   cluster.calibration->scalars = on.scalars;
+  Calibration& tables = *cluster.calibration;
+  tables.memory_bound.insert(tables.memory_bound.end(), on.kernels.begin(), on.kernels.end());
+  tables.copies.insert(tables.copies.end(), on.copies.begin(), on.copies.end());
   cluster.processes = on.processes;
   cluster.between_processes = on.between;
   Result<Prediction> made = predict(scenario.value(), cluster);
   EXPECT_TRUE(made) << made.error().message;
   return std::move(made).value();
+}
+
+// How long the ops of a kind last, all of them.
+std::int64_t lasting(const Prediction& p, OpKind kind) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < p.schedule.ops.size(); ++i) {
+    if (p.schedule.ops[i].kind == kind) sum += (p.timeline.end[i] - p.timeline.start[i]).value;
+  }
+  return sum;
+}
+int number_of(const Prediction& p, OpKind kind) {
+  return static_cast<int>(std::ranges::count(p.schedule.ops, kind, &Op::kind));
+}
+
+// Gathers in 8 bit: every rank packs its shard and unpacks what came, each as long as it was
+// measured, on its own thread and beside the others.
+TEST(CpuPrediction, AGatherInEightBitTakesWhatPackingWasMeasuredToTake) {
+  const std::string plan = R"(, "data_parallel": 2, "zero_stage": 3, "quantized_gather": 8)";
+  const auto with = [&](double pack_us, double unpack_us) {
+    return predicted(plan, {.kernels = {{"quantize", 1'000'000'000, false, pack_us},
+                                        {"quantize", 1'000'000'000, true, unpack_us}}});
+  };
+  const Prediction p = with(1, 1), longer = with(6, 10);
+  const int gathers = number_of(p, OpKind::Unshard);
+  ASSERT_GT(gathers, 0);
+  EXPECT_EQ(lasting(longer, OpKind::Unshard) - lasting(p, OpKind::Unshard),
+            gathers * std::int64_t{5000 + 9000});
+  // A calibration of before has no such points: as kernels that memory bounds.
+  EXPECT_EQ(lasting(predicted(plan), OpKind::Unshard), lasting(p, OpKind::Unshard));
+}
+
+// What goes to drives takes what copies to their file were measured to take, not what copies in
+// memory take.
+TEST(CpuPrediction, CopiesToDrivesTakeWhatTheirFileTook) {
+  const std::string keys = R"(, "offload": "optimizer", "offload_to": ")";
+  const std::vector<CopyPoint> file{
+      {CopyDirection::DeviceToHost, 1'000'000'000, 40, /*drives=*/true},
+      {CopyDirection::HostToDevice, 1'000'000'000, 30, /*drives=*/true}};
+  const Prediction host = predicted(keys + R"(host")", {.copies = file}),
+                   drives = predicted(keys + R"(nvme")", {.copies = file}),
+                   unknown = predicted(keys + R"(nvme")");
+  const auto buckets = static_cast<std::int64_t>(host.schedule.buckets.size());
+  EXPECT_EQ(lasting(drives, OpKind::Fetch) - lasting(host, OpKind::Fetch), buckets * 29000);
+  EXPECT_EQ(lasting(drives, OpKind::Offload) - lasting(host, OpKind::Offload), buckets * 39000);
+  EXPECT_EQ(lasting(unknown, OpKind::Offload), lasting(host, OpKind::Offload));
 }
 
 TEST(CpuPrediction, AnOpTakesTheSumOfItsMeasuredKernels) {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "schedules/body/body.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/config/hf_config.h"
 #include "schedules/model/layer_mix.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
@@ -302,6 +302,7 @@ TEST(LayerKinds, MakeADeltaNormAgain) {
 // Queries widened again keep less, 64 heads of 512 and their norms' statistics, and compute more.
 TEST(LayerKinds, WidenQueriesAgain) {
   const MemoryProfile profile = read_memory_profile("megatron").value();
+  double mixes = 0;  // that the host launches again for a layer, in the mean
   const auto made = [&](const char* recompute) {
     const Scenario s = read("\"models/deepseek-v4-flash.json\"",
                             std::string(R"("micro_batch": 1, "global_batch": 8, "zero_stage": 1,
@@ -391,6 +392,7 @@ TEST(LayerKinds, MakeStreamsAgain) {
     for (const Node& node : body.nodes) {
       if (node.phase != NodePhase::Recompute) continue;
       again.emplace_back(node.name, node.bytes);
+      if (node.name == "mix") mixes += node.issued() / node.launches;
     }
     return std::pair(kept_bytes(layer_program(profile, layout, variant_of(s.model, 0)),
                                 layout.activation_bytes()),
@@ -401,6 +403,7 @@ TEST(LayerKinds, MakeStreamsAgain) {
   const auto streams = made(R"(["norm", "residual_streams"], "recompute_stream_layers": 2)");
   EXPECT_EQ(none.first - streams.first, (4 + 2 + 2) * kArray);
   EXPECT_TRUE(none.second.empty());
+  EXPECT_EQ(mixes, 1.5);
   std::map<std::string, std::int64_t> bytes;
   for (const auto& [name, of] : streams.second) bytes[name] += of;
   EXPECT_EQ(bytes["collapse"], 2 * (4 + 1) * kArray);

@@ -473,6 +473,45 @@ TEST(Offload, ToDrivesIsSwappedAroundTheHostsUpdate) {
   EXPECT_TRUE(validate(both.schedule, {}).violations.empty());
 }
 
+// In eight parts of 2M parameters (of 15.6M): the first is read and the last written beside
+// nothing, and what lies between takes what DeepSpeed's swapper leaves to be waited for.
+TEST(Offload, ToDrivesMayBeSwappedBesideTheHostsUpdate) {
+  const auto update_of = [](const std::string& keys) {
+    const Prediction p = to_drives(R"("runtime": "megatron", "offload": "optimizer")" + keys);
+    double seconds = 0;
+    for (std::int32_t i = 0; i < p.schedule.num_ops(); ++i) {
+      const Op& op = p.schedule.ops[static_cast<std::size_t>(i)];
+      if (op.kind == OpKind::OptimizerStep) seconds += seconds_of(p, {.id = {i}, .op = op});
+    }
+    return std::pair(seconds, p.memory.host);
+  };
+  const Prediction plain = to_drives(R"("runtime": "megatron", "offload": "optimizer")");
+  const auto owned = static_cast<double>(owned_elements(plain.schedule, 8));
+  const double read = owned * 16 / 6e9, written = owned * 12 / 3.25e9;
+  const auto [whole, buffers] = update_of("");
+  const double update = whole - read - written;
+  ASSERT_GT(update, 0);
+  const std::string parts = R"(, "swap_elements": 2000000, "swap_pipeline": )";
+  const struct {
+    const char* word;
+    double middle;
+    int buffered;  // parts that have buffers
+  } rows[] = {{"\"none\"", read + update + written, 1},
+              {"\"read\"", std::max(read, update + written), 2},
+              {"\"write\"", std::max(read + update, written), 2},
+              {"\"both\"", std::max({read, update, written}), 3}};
+  std::int64_t least = 0;
+  for (const auto& row : rows) {
+    const auto [seconds, host] = update_of(parts + row.word);
+    EXPECT_NEAR(seconds, (whole + 7 * row.middle) / 8, 1e-3 * seconds) << row.word;
+    if (least == 0) least = host;
+    EXPECT_EQ(host - least, (row.buffered - 1) * std::int64_t{4 * 4 * 2'000'000}) << row.word;
+  }
+  EXPECT_LT(least, buffers);
+  // One part has nothing beside it.
+  EXPECT_EQ(update_of(R"(, "swap_pipeline": "both")").first, whole);
+}
+
 TEST(Offload, ToDrivesNeedsDrivesThatAreKnownAndLargeEnough) {
   const Scenario s = scenario(kEightShards + std::string(R"(, "runtime": "rehearse",
       "offload": "optimizer", "offload_to": "nvme")"));

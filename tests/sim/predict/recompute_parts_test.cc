@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of a layer that a framework drops and computes again: the key, the kernels, the bytes.
-#include "schedules/scenario/recompute_parts.h"
+#include "schedules/scenario/memory/recompute_parts.h"
 
 #include <gtest/gtest.h>
 
