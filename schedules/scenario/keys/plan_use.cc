@@ -101,7 +101,9 @@ std::vector<PlanKey> run_keys(std::span<const PlanRow> rows) {
   for (const TraitRow& row : kTraitRows) {
     if (row.of_plan) add("plan." + std::string(row.key.name), row.run);
   }
-  keys.push_back({std::string(kTrainKeys.keys), kTrainKeys.run});
+  PlanKey& training = keys.emplace_back();
+  training.keys = kTrainKeys.keys;
+  training.run = kTrainKeys.run;
   return keys;
 }
 
