@@ -203,7 +203,8 @@ void each(const JsonValue& file, std::string_view key, JsonReport& report, Add a
     return;
   }
   for (std::size_t i = 0; i < list->items.size(); ++i) {
-    const std::string where = std::string(key) + "[" + std::to_string(i) + "]";
+    std::string where(key);
+    where += '[' + std::to_string(i) + ']';
     add(Reader(list->items[i], where, report));
   }
 }
