@@ -56,7 +56,7 @@ Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
     stream.avail_out = static_cast<uInt>(room);
     state = inflate(&stream, Z_NO_FLUSH);
-    out.resize(out.size() - stream.avail_out);
+    out.erase(before + room - stream.avail_out);
     if (state == Z_BUF_ERROR ||
         (state == Z_OK && stream.avail_in == 0 && fed == bytes.size() && stream.avail_out > 0)) {
       break;
