@@ -90,7 +90,9 @@ def speed(ours, torch=None, times=None, rate=None):
         line += (f"; PyTorch {peer['version']}{'' if peer['compiled'] else ', not compiled'}: {peer['tokens_per_s']:.0f} tokens/s, "
                  f"step {peer['ms']:.1f} ms, peak {peer['peak_bytes']} B: ratio {ratio:.3f} ({reached(ratio >= float(times), times)})")
     elif torch:
-        line += "; PyTorch was not measured"
+        why = os.path.join(os.path.dirname(torch), "torch.err")
+        said = open(why).read().strip().splitlines() if os.path.exists(why) else []
+        line += f"; beside PyTorch (target {times}): SKIPPED: {said[-1] if said else 'it was not measured'}"
     return line
 
 

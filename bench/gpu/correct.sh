@@ -30,6 +30,7 @@ run_first() {
 run_kernels() {
   [ "$device" = cpu ] && return
   attempt kernels "${ours[@]}" "$kernels" --gtest_brief=1 ${small:+--gtest_filter=*Norm*}
+  grep -qE '^\[ +(PASSED|FAILED) +\]' "$out/kernels.out" 2>/dev/null || { note "- kernels against the CPU: SKIPPED: no test ended"; return; }
   note "- kernels against the CPU: $(grep -E '^\[ +PASSED +\] [0-9]+ test' "$out/kernels.out")$(grep -oE '^\[ +FAILED +\] [A-Za-z]+[^ ,]*' "$out/kernels.out" | sort -u | sed 's/.*\]/; failed:/' | tr -d '\n')"
 }
 
@@ -153,12 +154,13 @@ run_precision() {
 }
 
 run_sanitizer() {
-  [ "$device" = cuda ] || return
+  wanted sanitizer_kernels || wanted sanitizer_run || return
+  [ "$device" = cuda ] || { note "- compute-sanitizer: SKIPPED: a rehearsal has no device"; return; }
   local sanitizer='' at part
   for at in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer /usr/local/cuda/compute-sanitizer/compute-sanitizer; do
     [ -x "$at" ] && sanitizer=$at && break
   done
-  [ -n "$sanitizer" ] || { note "- compute-sanitizer: there is none on this machine"; return; }
+  [ -n "$sanitizer" ] || { note "- compute-sanitizer: SKIPPED: there is none on this machine"; return; }
   attempt sanitizer_kernels "${ours[@]}" "$sanitizer" --error-exitcode 9 "$kernels" --gtest_brief=1 --gtest_filter='*Attention*:*Norm*:*Loss*:*Pointwise*'
   attempt sanitizer_run "${ours[@]}" "$sanitizer" --error-exitcode 9 "${rehearse[@]:2}" run "$tiny" --device cuda --steps 3 "${one[@]}" \
     --set "plan.precision=$half" --set plan.pipeline_parallel=2
