@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "exec/calibrate/calibrate_parts.h"
-#include "exec/step/quantized_gather.h"
+#include "exec/step/exchanges/quantized_gather.h"
 #include "schedules/body/sizes.h"
 #include "schedules/scenario/zero/quantized_gather.h"
 
