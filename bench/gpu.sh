@@ -192,25 +192,30 @@ fi
 note "- $(date -u +%F), commit $(cat "$pack/commit" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown), $("${rehearse[@]}" --version | tr '\n' ' ')"
 note "- $plan $(wc -w <<<"$dropped") are cut short or dropped"
 
-# wgmma is new: where attention's tests fail on this GPU, perhaps by a fault that ends the process or by one that hangs
-# it, this call does without. Tests that cannot run say nothing of it: a run compares both engines itself.
+# wgmma and cuDNN's attention are new: where attention's tests fail on this GPU, perhaps by a fault that ends the process
+# or by one that hangs it, this call does without. Tests that cannot run say nothing of it: a run compares all engines
+# itself. try_attention WHAT FILTER ENGINES: those that this call is left with where WHAT fails.
 try_attention() {
-  local said=$out/attention-$name.out status last
-  timeout -k 5 30 "${ours[@]}" "$kernels" --gtest_brief=1 --gtest_filter="$trial" >"$said" 2>&1
+  local said=$out/attention-$name-$3.out status last
+  timeout -k 5 30 "${ours[@]}" "$kernels" --gtest_brief=1 --gtest_filter="$2" >"$said" 2>&1
   status=$?
   last=$(grep -v '^ *$' "$said" | tail -1 | cut -c1-160)
   if [ $status -eq 0 ] && grep -q '^\[  PASSED  \] [1-9]' "$said" && ! grep -q SKIPPED "$said"; then
-    note "- attention's tests: $last"
+    note "- $1 tests: $last"
   elif [ $status -eq 0 ] || [ $status -eq 2 ] || [ $status -eq 125 ] || [ $status -eq 126 ] || [ $status -eq 127 ]; then
-    note "- **attention's tests cannot run** (exit $status): $last"
+    grep -q 'SKIPPED: no cuDNN' "$said" && last=$(grep -m1 -o 'no cuDNN.*' "$said" | cut -c1-160)
+    note "- **$1 tests cannot run** (exit $status): $last"
   else
-    export REHEARSE_CUDA_ATTENTION=mma
-    note "- **attention's tests fail** (exit $status): mma.sync alone in this call ($last)"
+    export REHEARSE_CUDA_ATTENTION=$3
+    note "- **$1 tests fail** (exit $status): $([ "$3" = mma ] && echo "mma.sync alone" || echo "without cuDNN") in this call ($last)"
   fi
 }
-trial='*Attention*/bf16'
-[ "$device" = double ] && trial='*Norm*/bf16'  # the emulation takes minutes for attention's
-[ "$device" = cpu ] || [ -n "${REHEARSE_CUDA_ATTENTION:-}" ] || try_attention
+trial='*Attention*/bf16:-Cudnn*' of_cudnn='Cudnn*/bf16'
+[ "$device" = double ] && trial='*Norm*/bf16' of_cudnn=  # the emulation takes minutes for attention's, and has no cuDNN
+if [ "$device" != cpu ] && [ -z "${REHEARSE_CUDA_ATTENTION:-}" ]; then
+  try_attention "attention's" "$trial" mma
+  [ -z "$of_cudnn" ] || [ -n "${REHEARSE_CUDA_ATTENTION:-}" ] || try_attention "cuDNN's attention's" "$of_cudnn" ours
+fi
 
 # --- what is run --------------------------------------------------------------------
 . bench/gpu/correct.sh

@@ -17,7 +17,9 @@ run_calibration() {
   chosen=$(grep -h '^rehearse: attention ' "$out/calibrate.err" | sed 's/^rehearse: /- /')
   [ -n "$chosen" ] || return 0  # one engine alone
   printf '\n%s\n' "$chosen" >>"$out/kernels.md"
-  note "- attention by wgmma in $(grep -c ': wgmma: ' <<<"$chosen") of $(grep -c . <<<"$chosen") trials, both times in kernels.md$(grep -h ' computes all' <<<"$chosen" | sed 's/^-/;/')"
+  local trials
+  trials=$(grep -cE ': (mma.sync|wgmma|cudnn): ' <<<"$chosen")
+  note "- attention by wgmma in $(grep -c ': wgmma: ' <<<"$chosen") and by cuDNN in $(grep -c ': cudnn: ' <<<"$chosen") of $trials trials, all times in kernels.md$(grep -hE ' computes all| left out' <<<"$chosen" | sed 's/^-/;/')"
 }
 
 run_prediction() {

@@ -167,8 +167,8 @@ Command run_command() {
       "  REHEARSE_SECRET, REHEARSE_SECRET_FILE  who knows it may join; several hosts need one\n"
       "  REHEARSE_NEIGHBORS=0    processes of one machine talk over TCP, not through memory\n"
       "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n"
-      "  REHEARSE_CUDA_ATTENTION=mma|wgmma  16-bit attention by that, not by the faster; say: "
-      "tells it\n\n"
+      "  REHEARSE_CUDA_ATTENTION=mma|wgmma|cudnn  16-bit attention by that, not by the fastest; "
+      "ours: without cuDNN; say: tells it\n\n"
       "Example: rehearse run tiny-gpt-4-ranks --trace step.trace --metrics steps.jsonl";
   command.perform = [o](const Given&) {
     o->program = exec::process_memory();

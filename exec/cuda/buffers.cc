@@ -15,6 +15,12 @@ void* Buffers::scratch(Lane lane, std::int64_t bytes) {
   return memory.data();
 }
 
+bool Buffers::reserve_scratch(Lane lane, std::int64_t bytes) {
+  const bool made = tracks_[{lane.rank, lane.track}].scratch.reserve(bytes) == 0;
+  if (!made) cudaGetLastError();  // clears it
+  return made;
+}
+
 GemmWorkspace Buffers::workspace(Lane lane) {
   DeviceMemory& memory = tracks_[{lane.rank, lane.track}].workspace;
   streams_.check(memory.reserve(kGemmWorkspaceBytes), "cudaMalloc");

@@ -24,6 +24,8 @@ class Buffers {
   explicit Buffers(Streams& streams) : streams_(streams) {}
 
   void* scratch(Lane lane, std::int64_t bytes);
+  // So much of it before it is asked for. False: there is no memory. REQUIRES: nothing uses it.
+  bool reserve_scratch(Lane lane, std::int64_t bytes);
   GemmWorkspace workspace(Lane lane);
   float* clip_factor(std::int32_t rank);
 

@@ -16,6 +16,8 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "exec/cuda/make.h"
 #include "exec/cuda/nccl_collective.h"
@@ -95,7 +97,7 @@ class NcclCommunicator final : public Communicator {
       if (in) of_instance_[static_cast<std::size_t>(place.instance)] = made;
     }
     split_edges(options.edges);
-    connect_all(options);
+    if (dog_.failure().empty()) connect_all(options);
     if (const std::string why = dog_.failure(); !why.empty()) return Error{why};
     dog_.end();
     streams_.taken_by_communicators(before - free_bytes());
@@ -148,6 +150,14 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
+  // What communicators that were lost may still write to is kept to the process's end, which is
+  // near: a stream that is stuck cannot be waited for, and freeing waits.
+  static void keep_to_the_end(void* array, cudaStream_t stream) {
+    static std::mutex mutex;
+    static auto& kept = *new std::vector<std::pair<void*, cudaStream_t>>;
+    const std::scoped_lock lock(mutex);
+    kept.emplace_back(array, stream);
+  }
   static std::int64_t free_bytes() {
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
@@ -281,9 +291,11 @@ class NcclCommunicator final : public Communicator {
                 cudaGetErrorString(error));
       return false;
     };
-    if (!checked(cudaMalloc(&array, sizeof(float) * room), "cudaMalloc") ||
-        !checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate"))
+    if (!checked(cudaMalloc(&array, sizeof(float) * room), "cudaMalloc")) return;
+    if (!checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate")) {
+      cudaFree(array);
       return;
+    }
     for (const auto& round : rounds_) {
       for (const Edge& edge : round) {
         const auto found = edges_.find(edge);
@@ -338,8 +350,10 @@ class NcclCommunicator final : public Communicator {
       state = cudaStreamQuery(stream);
       if (state == cudaErrorNotReady) std::this_thread::sleep_for(kPoll);
     }
-    if (!dog_.failure().empty()) return;  // the stream may be stuck
-    if (!checked(state, "cudaStreamQuery")) return;
+    if (!dog_.failure().empty() || !checked(state, "cudaStreamQuery")) {
+      keep_to_the_end(array, stream);
+      return;
+    }
     cudaStreamDestroy(stream);
     cudaFree(array);
   }

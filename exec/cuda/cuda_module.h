@@ -20,8 +20,9 @@ struct CudaOptions {
   ElementType type = ElementType::BFloat16;  // of activations and parameters
   double timeout_s = 600;                    // that an op may take
   bool graphs = true;                        // of ops that do the same in every step
-  // Which engine attention in bf16 runs on. "mma", "wgmma": that one; "say": the faster, and every
-  // choice is said; empty: the faster. Nothing else.
+  // Which engine attention in 16 bits runs on. "mma", "wgmma", "cudnn": that one; "ours": the
+  // faster of the first two; "say": the fastest of all, and every choice is said; empty: the
+  // fastest. Nothing else.
   std::string attention;
   std::function<std::string(OpId)> label;  // of an op, for errors
   // Says once what goes on, but slower than it could; may be null.
@@ -56,7 +57,7 @@ struct CudaModule {
   Result<std::unique_ptr<Communicator>> (*make_nccl)(Device& device, const NcclOptions&) = nullptr;
   // REQUIRES: `device` came from make_backend.
   Result<GpuFacts> (*inspect)(const Device& device) = nullptr;
-  std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
+  std::string (*versions)() = nullptr;  // "CUDA 13.0, NCCL 2.28.9, cuDNN 9.19.0"
 };
 
 // The module is installed: CUDA and NCCL were there when it was built. Loads nothing.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "exec/cuda/calls/cuda_kernels.h"
 
@@ -30,6 +33,12 @@ Result<std::int32_t> device_of(std::int32_t local, std::int32_t count) {
   return Error{"process " + std::to_string(local) +
                " of this machine (LOCAL_RANK) has no device: " +
                (count == 1 ? "there is one" : "there are " + std::to_string(count))};
+}
+
+// Where attention is in 16 bits, and none of ours was asked for.
+bool may_use_cudnn(const CudaOptions& options) {
+  return options.type != ElementType::Float32 &&
+         (options.attention.empty() || options.attention == "say" || options.attention == "cudnn");
 }
 
 }  // namespace
@@ -65,10 +74,19 @@ Result<Backend> make_backend(const CudaOptions& options) {
   if (options.attention == "wgmma" && !has_wgmma) {
     return Error{"attention by wgmma needs a device of compute capability 9"};
   }
+  std::unique_ptr<CudnnAttention> cudnn;
+  if (may_use_cudnn(mine)) {
+    std::string why;
+    cudnn = CudnnAttention::open(&why);
+    if (cudnn == nullptr && options.attention == "cudnn")
+      return Error{"attention by cuDNN: " + why};
+    if (cudnn == nullptr && options.attention == "say" && options.warn)
+      options.warn("attention: no cuDNN to try: " + why);
+  }
   const auto shared = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin);
   const Type type = type_of(mine.type);
   auto device = std::make_unique<CudaDevice>(mine, properties.name, widest_head(type, shared));
-  auto kernels = std::make_unique<CudaKernels>(*device, mine, has_wgmma);
+  auto kernels = std::make_unique<CudaKernels>(*device, mine, has_wgmma, std::move(cudnn));
   return Backend{std::move(device), std::move(kernels)};
 }
 

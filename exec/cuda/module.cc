@@ -2,6 +2,7 @@
 // The module's entry.
 #include <nccl.h>
 
+#include "exec/cuda/cudnn/attention.h"
 #include "exec/cuda/make.h"
 
 namespace rehearse::exec::cuda {
@@ -14,7 +15,7 @@ std::string versions() {
   ncclGetVersion(&nccl);
   return "CUDA " + dotted(runtime) + (driver > 0 ? " (driver " + dotted(driver) + ")" : "") +
          ", NCCL " + std::to_string(nccl / 10000) + '.' + std::to_string(nccl / 100 % 100) + '.' +
-         std::to_string(nccl % 100);
+         std::to_string(nccl % 100) + ", " + CudnnAttention::version();
 }
 
 }  // namespace

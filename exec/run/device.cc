@@ -34,8 +34,10 @@ std::int64_t largest_exchange(const Schedule& schedule) {
 Result<std::string> asked_attention() {
   const char* value = std::getenv("REHEARSE_CUDA_ATTENTION");
   const std::string asked = value == nullptr ? "" : value;
-  if (asked.empty() || asked == "mma" || asked == "wgmma" || asked == "say") return asked;
-  return Error{"REHEARSE_CUDA_ATTENTION: mma, wgmma or say, not \"" + asked + "\""};
+  for (const char* known : {"", "mma", "wgmma", "cudnn", "ours", "say"}) {
+    if (asked == known) return asked;
+  }
+  return Error{"REHEARSE_CUDA_ATTENTION: mma, wgmma, cudnn, ours or say, not \"" + asked + "\""};
 }
 
 Result<RunDevice> RunDevice::choose(const std::string& asked) {

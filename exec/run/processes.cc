@@ -18,6 +18,10 @@
 namespace rehearse::exec {
 namespace {
 
+// That a process may take to find its own lines [s]: trials of kernels, among which cuDNN compiles
+// for a second or more per shape. --timeout is an op's.
+constexpr double kTrials = 1800;
+
 // What a process hands over: when its last step began, the seconds of its steps, its ranks' times.
 std::string result_bytes(const Interpreter& process, const Measurement& m,
                          std::int64_t clock_offset) {
@@ -193,29 +197,34 @@ Result<> Processes::agree(const Result<>& own) {
 }
 
 Result<std::string> Processes::share(const std::string& own) {
+  return share(own, timeout_s_);
+}
+
+Result<std::string> Processes::share(const std::string& own, double timeout_s) {
   if (!group_) return own;
   const std::string key = "shared/" + std::to_string(shared_++);
   if (first()) {
     if (const Result<> set = group_->store().set(key, own); !set) return set.error();
     return own;
   }
-  return group_->store().get(key, timeout_s_);
+  return group_->store().get(key, timeout_s);
 }
 
 Result<std::string> Processes::first_of_each(const std::string& own) {
   if (!group_) return own;
+  const double limit = std::max(timeout_s_, kTrials);
   const std::string key = "lines/" + std::to_string(shared_);  // share() moves it on
   if (!first()) {
     const Result<> set = group_->store().set(key + '/' + std::to_string(number()), own);
-    return set ? share({}) : Result<std::string>(set.error());
+    return set ? share({}, limit) : Result<std::string>(set.error());
   }
   std::vector<std::string> all{own};
   for (std::int32_t p = 1; p < count(); ++p) {
-    Result<std::string> lines = group_->store().get(key + '/' + std::to_string(p), timeout_s_);
+    Result<std::string> lines = group_->store().get(key + '/' + std::to_string(p), limit);
     if (!lines) return lines.error();
     all.push_back(std::move(lines).value());
   }
-  return share(first_lines(all));
+  return share(first_lines(all), limit);
 }
 
 Result<> Processes::gather(const Interpreter& process, Measurement& measurement) {

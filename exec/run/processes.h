@@ -59,6 +59,7 @@ class Processes {
   Result<> agree(const Result<>& own);                // an error if one has one
   Result<std::string> share(const std::string& own);  // what process 0 brought
   // Lines `what=way` of every process: of each `what` those of the lowest process that has it.
+  // Waits for all, however long they take to find theirs: one that dies is found by its heartbeat.
   Result<std::string> first_of_each(const std::string& own);
   int number() const { return group_ == nullptr ? 0 : group_->launch().process; }
   int local() const { return group_ == nullptr ? 0 : group_->launch().local; }  // on this machine
@@ -75,6 +76,8 @@ class Processes {
   bool leave();
 
  private:
+  Result<std::string> share(const std::string& own, double timeout_s);
+
   std::function<void(const std::string&)> say_;
   std::unique_ptr<ProcessGroup> group_;
   std::unique_ptr<ProcessCommunicator> communicator_;

@@ -152,7 +152,8 @@ Result<> TrainingRun::open_device() {
 // work do it by the same kernels, for one that is slower would hold up all of them.
 Result<> TrainingRun::choose_kernels() {
   if (!device_.cuda()) return {};
-  process_->try_kernels();
+  const Result<> tried = process_->try_kernels();
+  if (!tried) return failed_here(options_.name + ": " + tried.error().message);
   const Result<std::string> all = all_.first_of_each(backend_.kernels->choices());
   if (!all) return failed_here(options_.name + ": " + all.error().message);
   backend_.kernels->take_choices(all.value());

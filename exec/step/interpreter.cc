@@ -144,8 +144,12 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
   return made;
 }
 
-void Interpreter::try_kernels() {
-  for (const auto& rank : local_.ranks) exec::try_kernels(local_, *rank, *runner_);
+Result<> Interpreter::try_kernels() {
+  for (const auto& rank : local_.ranks) {
+    const Result<> tried = exec::try_kernels(local_, *rank, *runner_);
+    if (!tried) return tried;
+  }
+  return {};
 }
 
 const std::vector<Nanoseconds>& Interpreter::start() const {

@@ -60,7 +60,7 @@ class Interpreter {
                   int threads = 1);
   // Where kernels are chosen by trial: tries all that the ops of the ranks here need, so that no
   // step does, while nobody else uses the device. REQUIRES: nothing is in the arenas yet.
-  void try_kernels();
+  Result<> try_kernels();
   // Has this process ranks of replica r (Mesh::replica)? Only those have tokens.
   bool holds_replica(std::int32_t replica) const {
     return !local_.inputs[replica_at(replica)].empty();

@@ -8,7 +8,7 @@
 
 namespace rehearse::exec {
 
-// The rank's arena holds zeros afterwards.
-void try_kernels(const LocalRanks& local, const RankState& rank, const BodyRunner& runner);
+// The rank's arena holds zeros afterwards. Error: an op that cannot go on, and why.
+Result<> try_kernels(const LocalRanks& local, const RankState& rank, const BodyRunner& runner);
 
 }  // namespace rehearse::exec

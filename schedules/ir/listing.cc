@@ -20,9 +20,10 @@ std::string part_of(const Value& value) {
   return text + ']';
 }
 
-std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
+void append_padded(std::string& line, const std::string& text, std::size_t width) {
+  const std::size_t end = line.size() + width;
+  line += text;
+  if (line.size() < end) line.resize(end, ' ');
 }
 
 constexpr std::array<char, kNumStreams> kStreamLetters{'c', 'p', 'd', 'h', 'o'};
@@ -152,7 +153,9 @@ std::string listing(const Schedule& schedule, RankClass row) {
     line.insert(0, 3 - std::min<std::size_t>(line.size(), 3), ' ');
     line += ' ';
     line += kStreamLetters[static_cast<std::size_t>(op.stream)];
-    line += ' ' + padded(op_label(schedule, id), 27) + ' ' + in;
+    line += ' ';
+    append_padded(line, op_label(schedule, id), 27);
+    line += ' ' + in;
     if (!out.empty()) line += " -> " + out;
     std::string notes;
     if (traits(op.kind).op_class == OpClass::Transfer) {

@@ -3,12 +3,12 @@
 // bytes, forward and backward, recomputation already spelled out.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "schedules/body/body.h"
+#include "sim/memory/memory_letters.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
@@ -38,16 +38,6 @@ struct SegmentProgram {
   std::uint8_t input_kind = 0;  // whose what it reads is, as ScriptStep::kind
   bool own_block = false;       // it is a block of its own
 };
-
-// Bytes of every size letter: of a dense layer, and of one with experts.
-struct SizeLetters {
-  std::array<std::int64_t, kNumSizeLetters> value{};
-  std::int64_t bytes(const SizeFormula& formula) const;
-};
-SizeLetters size_letters(const Layout& layout, bool experts);
-// `rotates`: of the layer's queries and keys, where the model's do (body.h).
-Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts,
-                   bool rotates = true);
 
 // Which replica of a plan whose batches go through one GPU (DataParallel): the one with the loss of
 // all, or another. Alike: every replica has its own.

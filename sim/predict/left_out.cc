@@ -18,32 +18,6 @@ constexpr std::int32_t kRounds = 6, kRepetitions = 6, kQuietMicrobatches = 56;
 // that.
 constexpr std::int32_t kShorter = 4;
 
-struct Numbered {
-  bool up = false;
-  std::int32_t number = 0;  // within its direction
-};
-Numbered numbered(const Placement& placement, Microbatch microbatch) {
-  const bool up = !placement.up.empty() && microbatch.value >= placement.first_up;
-  return {up, microbatch.value - (up ? placement.first_up : 0)};
-}
-
-// What `x` does, `y` does `later` micro-batches earlier.
-bool same_work(const Schedule& a, const Op& x, const Schedule& b, const Op& y,
-               std::int32_t later = 0) {
-  if (x.kind != y.kind) return false;
-  const auto one = work_of(a, x), other = work_of(b, y);
-  for (std::size_t w = 0; w < one.size(); ++w) {
-    const Numbered here = numbered(a.placement, one[w].microbatch),
-                   there = numbered(b.placement, other[w].microbatch);
-    if (one[w].kind != other[w].kind || one[w].stage != other[w].stage ||
-        one[w].slice != other[w].slice || here.up != there.up ||
-        here.number != there.number + later) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Per position the first op of `order` that a longer one, by one repetition, might not have or
 // lower otherwise: a repetition before they differ, or before one of the last micro-batches.
 std::vector<std::size_t> common_ops(const Schedule& order, const Schedule& longer) {
@@ -170,14 +144,11 @@ std::string performed_whole(const Scenario& scenario, const Plan& plan,
     return "its transfers are not time_sorted";
   }
   if (plan.offload.any()) return "plan.offload moves data to the host";
-  if (repeated_microbatches(plan) == 0) {
-    return "its order is searched for, from a file, or all forwards before all backwards";
-  }
   return {};
 }
 
-std::vector<std::int32_t> shorter_steps(const Plan& plan) {
-  const std::int32_t m = plan.microbatches(), repeated = repeated_microbatches(plan);
+std::vector<std::int32_t> shorter_steps(const Plan& plan, std::int32_t repeated) {
+  const std::int32_t m = plan.microbatches();
   const std::int32_t least =
       kRounds * plan.pipeline_parallel + kRepetitions * repeated + kQuietMicrobatches;
   std::vector<std::int32_t> steps;
@@ -191,11 +162,12 @@ std::vector<std::int32_t> shorter_steps(const Plan& plan) {
 
 Result<MemoryReport> memory_of_plan(const MemoryProfile& profile, const Transformer& model,
                                     Plan plan, const Cluster& cluster) {
-  if (repeated_microbatches(plan) > 0) {
-    for (const std::int32_t microbatches : shorter_steps(plan)) {
-      const Result<Schedule> shorter = shorter_order(plan, microbatches);
-      if (!shorter) break;
-      MemoryReport memory = predict_memory(profile, {model, plan}, cluster, shorter.value());
+  const ShorterOrders shorter = ShorterOrders::of_plan(plan);
+  if (shorter.repeated() > 0) {
+    for (const std::int32_t microbatches : shorter_steps(plan, shorter.repeated())) {
+      const std::optional<Schedule> order = shorter.with(microbatches);
+      if (!order) break;
+      MemoryReport memory = predict_memory(profile, {model, plan}, cluster, *order);
       if (memory.left_out) return memory;
     }
   }
@@ -204,11 +176,12 @@ Result<MemoryReport> memory_of_plan(const MemoryProfile& profile, const Transfor
   return predict_memory(profile, {model, plan}, cluster, order.value());
 }
 
-std::optional<Shortened> find_left_out(const Prediction& p, const Schedule* replayed) {
-  const std::int32_t repeated = repeated_microbatches(p.plan);
-  const Result<Schedule> longer = shorter_order(p.plan, p.order.microbatches + repeated);
+std::optional<Shortened> find_left_out(const Prediction& p, const ShorterOrders& shorter,
+                                       const Schedule* replayed) {
+  const std::int32_t repeated = shorter.repeated();
+  const std::optional<Schedule> longer = shorter.with(p.order.microbatches + repeated);
   if (!longer) return {};
-  const std::vector<std::size_t> common = common_ops(p.order, longer.value());
+  const std::vector<std::size_t> common = common_ops(p.order, *longer);
   std::vector<std::int32_t> until;
   for (RankClass row{0}; row.value < p.schedule.num_rows(); ++row.value) {
     const RankClass position{p.schedule.position_of(row).value};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
+#include "schedules/passes/planned/shorter_orders.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/engine/program.h"
 #include "sim/predict/predict.h"
@@ -22,7 +23,7 @@ std::string performed_whole(const Scenario& scenario, const Plan& plan,
 // Micro-batches of the shorter steps that are worth a try, in the order in which to try them: each
 // less by a multiple of what an order's middle repeats, and so much shorter that all that fail
 // together cost less than a third of the whole.
-std::vector<std::int32_t> shorter_steps(const Plan& plan);
+std::vector<std::int32_t> shorter_steps(const Plan& plan, std::int32_t repeated);
 
 // Memory of a framework's plan for who asks how much and not when: over a shorter order where that
 // tells it. Errors: those of order_of.
@@ -31,14 +32,15 @@ Result<MemoryReport> memory_of_plan(const MemoryProfile& profile, const Transfor
 
 // Where a shorter step stands for the plan's: the repetition that its performance has. Empty: none,
 // or nobody knows when memory is fullest. REQUIRES: the prediction's order is
-// shorter_order(plan), and its schedule, costs and timeline are of it; `replayed` is the plan's
-// order where its memory is of that, else null.
+// one of `shorter`, and its schedule, costs and timeline are of it; `replayed` is the plan's order
+// where its memory is of that, else null.
 struct Shortened {
   Repetition repetition;
   std::vector<std::uint64_t> relative;  // relative_ops of the schedule
   std::vector<std::int64_t> fullest_at;
 };
-std::optional<Shortened> find_left_out(const Prediction& p, const Schedule* replayed);
+std::optional<Shortened> find_left_out(const Prediction& p, const ShorterOrders& shorter,
+                                       const Schedule* replayed);
 
 // Makes the prediction of the shorter step that of the plan's: times and numbers of micro-batches
 // behind what is left out, idle times, the hash. Then Omitted::times_of says how often an op

@@ -12,6 +12,7 @@
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/engine/event_engine.h"
 #include "sim/engine/program.h"
@@ -299,15 +300,16 @@ constexpr std::size_t kMostAttempts = 4;
 
 // A shorter step of the plan, which stands for it; none: no such step does.
 std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& plan,
-                                          const Cluster& machine, const PredictOptions& options) {
+                                          const Cluster& machine, const PredictOptions& options,
+                                          const ShorterOrders& shorter) {
   const Layout layout(scenario.model, plan);
-  std::vector<std::int32_t> lengths = shorter_steps(plan);
+  std::vector<std::int32_t> lengths = shorter_steps(plan, shorter.repeated());
   for (std::size_t attempt = 0; attempt < std::min(lengths.size(), kMostAttempts); ++attempt) {
     const auto models = std::make_shared<CostModels>();
     models->cluster = with_places(machine, plan.gpus());
-    Result<Schedule> order = shorter_order(plan, lengths[attempt]);
+    std::optional<Schedule> order = shorter.with(lengths[attempt]);
     if (!order) continue;
-    Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
+    Prediction p{.plan = plan, .order = std::move(*order), .gpus = plan.gpus()};
     p.warnings = precision_warnings(plan, models->cluster);
     Program program;
     std::optional<Schedule> replayed;
@@ -315,7 +317,7 @@ std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& 
     if (p.memory.ruled_out) return p;
     if (!performed || !performed.value())
       return {};  // no length mends that, and the whole says why
-    std::optional<Shortened> shortened = find_left_out(p, replayed ? &*replayed : nullptr);
+    std::optional<Shortened> shortened = find_left_out(p, shorter, replayed ? &*replayed : nullptr);
     if (!shortened) continue;
     const std::int32_t rest =
         (plan.microbatches() - lengths[attempt]) % shortened->repetition.microbatches;
@@ -334,6 +336,38 @@ std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& 
   return {};
 }
 
+// The same, or why there is none. `whole`: filled with the plan's order where its repetitions are
+// looked for in that; the plan has then what the order's file says.
+Result<std::optional<Prediction>> predict_from_shorter(const Scenario& scenario, Plan& plan,
+                                                       const Cluster& machine,
+                                                       const PredictOptions& options,
+                                                       std::optional<Schedule>& whole,
+                                                       std::string& because) {
+  because = performed_whole(scenario, plan, options);
+  if (!because.empty()) return std::optional<Prediction>();
+  const auto predicted = [&](const ShorterOrders& shorter) {
+    because = shorter_steps(plan, shorter.repeated()).empty()
+                  ? "its micro-batches are few"
+                  : "no shorter step of it repeats itself";
+    return predict_shorter(scenario, plan, machine, options, shorter);
+  };
+  const ShorterOrders grown = ShorterOrders::of_plan(plan);
+  if (grown.repeated() > 0) return predicted(grown);
+  because = "its order is searched for, or has no middle that repeats itself";
+  const ScheduleInfo* info = find_schedule(name_of_order(plan));
+  if (info != nullptr && info->planned) return std::optional<Prediction>();
+  Result<Schedule> order = order_of(scenario.model, plan);
+  if (!order) return order.error();
+  whole = std::move(order).value();
+  if (shorter_steps(plan, 1).empty()) {
+    because = "its micro-batches are few";
+    return std::optional<Prediction>();
+  }
+  const ShorterOrders cut = ShorterOrders::cut_from(*whole);
+  if (cut.repeated() == 0) return std::optional<Prediction>();
+  return predicted(cut);
+}
+
 }  // namespace
 
 Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
@@ -344,19 +378,20 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (const Result<> has = check_precision(plan, models->cluster); !has) return has.error();
   if (const Result<> has = check_drives(plan, models->cluster); !has) return has.error();
   std::string whole_because;
+  std::optional<Schedule> whole;  // the plan's order, as soon as somebody needs it
   if (options.leave_out && options.timeline) {
-    whole_because = performed_whole(scenario, plan, options);
-    if (whole_because.empty()) {
-      std::optional<Prediction> shorter = predict_shorter(scenario, plan, machine, options);
-      if (shorter) return std::move(*shorter);
-      whole_because = shorter_steps(plan).empty() ? "its micro-batches are few"
-                                                  : "no shorter step of it repeats itself";
-    }
+    Result<std::optional<Prediction>> shorter =
+        predict_from_shorter(scenario, plan, machine, options, whole, whole_because);
+    if (!shorter) return shorter.error();
+    if (shorter.value()) return std::move(*shorter.value());
   }
-  Result<Schedule> order = order_of(scenario.model, plan);
-  if (!order) return order.error();
+  if (!whole) {
+    Result<Schedule> order = order_of(scenario.model, plan);
+    if (!order) return order.error();
+    whole = std::move(order).value();
+  }
   const Layout layout(scenario.model, plan);  // of the plan with what the order's file says
-  Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
+  Prediction p{.plan = plan, .order = std::move(*whole), .gpus = plan.gpus()};
   p.left_out.whole_because = std::move(whole_because);
   p.warnings = precision_warnings(plan, models->cluster);
   Program program;

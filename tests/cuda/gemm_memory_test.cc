@@ -104,6 +104,10 @@ TEST(GemmBias, IsSummedByTheEpilogueWhereThatIsFaster) {
     EXPECT_EQ(chosen(-0.5F, 1.03F, false, ""), apart);
     EXPECT_EQ(said.size(), 1U);
     EXPECT_EQ(chosen(-0.5F, 1, true, ""), apart);
+    EXPECT_EQ(said.size(), 3U);  // and no memory for the bias's trial, nor for the weight's
+    EXPECT_EQ(said[1],
+              "products: no 3272 bytes of GPU memory for a trial: bias gradients are summed by "
+              "passes of their own, perhaps the slower way");
     said.clear();
     chosen(-0.5F, 1, false, "");
     return 0;

@@ -4,9 +4,9 @@
 # and its nvcc where there is one. A toolkit: a folder with include/, or several, joined by colons, in $REHEARSE_CUDA_12 or
 # $REHEARSE_CUDA_13; else /usr/local/cuda*, or CUDA as Python packages bring it (headers alone).
 # This build's nvcc is asked for the processors that it has no code of its own for: a file of kernels each.
-# Usage: toolkits_test.sh CXX NVCC VERSION_OF_THE_BUILD NCCL_INCLUDE. SKIPPED for a toolkit that is not there, which is said.
+# Usage: toolkits_test.sh CXX NVCC VERSION_OF_THE_BUILD NCCL_INCLUDE [CUDNN_INCLUDE]. SKIPPED for a toolkit that is not there, which is said.
 cd "$(dirname "$0")/../.." || exit 2
-cxx=$1 own_nvcc=$2 built=${3%%.*} nccl=$4
+cxx=$1 own_nvcc=$2 built=${3%%.*} nccl=$4 cudnn=${5:-}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 status=0
 flags=(-std=c++20 -O3 --expt-relaxed-constexpr -Werror=all-warnings -I. -cubin)
@@ -37,8 +37,11 @@ for major in 12 13; do
   has nccl.h "${folders[@]}" || folders+=("$nccl")
   has cublasLt.h "${folders[@]}" || echo "SKIPPED: CUDA $major has no cublasLt.h: products were not compiled"
   compiled=0
-  for source in exec/cuda/*.cc exec/cuda/calls/*.cc; do
-    [ "$source" = exec/cuda/calls/gemm.cc ] && ! has cublasLt.h "${folders[@]}" && continue
+  has cudnn_graph.h "${folders[@]}" || [ -z "$cudnn" ] || folders+=("$cudnn")
+  has cudnn_graph.h "${folders[@]}" || echo "SKIPPED: CUDA $major has no cudnn_graph.h: cuDNN's attention was not compiled"
+  for source in exec/cuda/*.cc exec/cuda/calls/*.cc exec/cuda/cudnn/*.cc; do
+    [[ $source == exec/cuda/calls/gemm* ]] && ! has cublasLt.h "${folders[@]}" && continue
+    [[ $source == exec/cuda/cudnn/* ]] && ! has cudnn_graph.h "${folders[@]}" && continue
     "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Wno-missing-field-initializers -I. "${folders[@]/#/-isystem}" "$source" 2>"$work/said" ||
       { echo "CUDA $major: $source: $(grep -m1 error "$work/said")"; status=1; }
     compiled=$((compiled + 1))

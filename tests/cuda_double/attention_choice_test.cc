@@ -23,7 +23,7 @@ struct Engine {
   int status = 0;
   std::atomic<int> calls{0};
 };
-Engine engines[2];
+Engine engines[3];
 Engine& of(AttentionEngine engine) {
   return engines[static_cast<std::size_t>(engine)];
 }
@@ -90,6 +90,45 @@ int largest_difference(Stream stream, Type type, std::int64_t rows, std::int64_t
   });
 }
 
+// cuDNN's part, played as the other engines are.
+namespace {
+struct Played {
+  std::string why, refuses;
+  std::int64_t scratch = 64, prepared = 0;
+};
+Played played;
+}  // namespace
+struct CudnnAttention::Plans {};
+CudnnAttention::CudnnAttention(std::unique_ptr<Plans> plans) : plans_(std::move(plans)) {}
+CudnnAttention::~CudnnAttention() = default;
+std::unique_ptr<CudnnAttention> CudnnAttention::open(std::string*) {
+  played = {};
+  return std::unique_ptr<CudnnAttention>(new CudnnAttention(std::make_unique<Plans>()));
+}
+bool CudnnAttention::takes(Type type, const AttentionShape& s) {
+  return type != Type::Float32 && s.form.softcap == 0;
+}
+Result<std::int64_t> CudnnAttention::prepare(bool, Type, const AttentionShape&) {
+  ++played.prepared;
+  if (!played.refuses.empty()) return Error{played.refuses};
+  return played.scratch;
+}
+int CudnnAttention::forward(Stream stream, Type type, const AttentionShape& s, const void* qkv,
+                            void* o, float* lse, void* scratch) {
+  if (scratch == nullptr) return 1;
+  return attention(stream, type, s, qkv, o, lse, AttentionEngine::Cudnn);
+}
+int CudnnAttention::backward(Stream stream, Type type, const AttentionShape& s, const void* d_o,
+                             const void* qkv, const void* o, const float* lse, void* dqkv,
+                             float* delta, void* scratch) {
+  if (scratch == nullptr) return 1;
+  return attention_backward(stream, type, s, d_o, qkv, o, lse, dqkv, delta, nullptr,
+                            AttentionEngine::Cudnn);
+}
+const std::string& CudnnAttention::why() const {
+  return played.why;
+}
+
 namespace {
 
 using enum AttentionEngine;
@@ -120,8 +159,9 @@ class AttentionChoiceTest : public ::testing::Test {
     EXPECT_EQ(free_bytes(), free_) << "what a trial took is given back";
     cudaStreamDestroy(stream_);
   }
-  AttentionChoice choice(std::string_view asked = "", bool has_wgmma = true) {
-    return {has_wgmma, asked, [this](const std::string& what) { said_.push_back(what); }};
+  AttentionChoice choice(std::string_view asked = "", bool has_wgmma = true,
+                         CudnnAttention* cudnn = nullptr) {
+    return {has_wgmma, asked, [this](const std::string& what) { said_.push_back(what); }, cudnn};
   }
   AttentionEngine forward(AttentionChoice& choice, const AttentionShape& shape = kShape,
                           Type type = Type::BFloat16) {
@@ -130,10 +170,13 @@ class AttentionChoiceTest : public ::testing::Test {
   // Lines, as another process gets them.
   static void hand(const AttentionChoice& from, AttentionChoice& to) {
     std::istringstream lines(from.choices());
-    for (std::string line; std::getline(lines, line);) to.take(line);
+    for (std::string line; std::getline(lines, line);) to.take(Type::BFloat16, line);
   }
   AttentionEngine backward(AttentionChoice& choice, const AttentionShape& shape = kShape) {
     return choice.backward(stream_, Type::BFloat16, shape, nullptr, nullptr, nullptr, nullptr);
+  }
+  AttentionEngine part(AttentionChoice& choice) {
+    return choice.forward(stream_, Type::BFloat16, kShape, nullptr, true);
   }
 
   cudaStream_t stream_ = nullptr;
@@ -287,10 +330,11 @@ TEST_F(AttentionChoiceTest, WhatAnotherHasChosenIsTaken) {
   EXPECT_EQ(forward(third), MmaSync);
   hand(third, first);
   EXPECT_EQ(forward(first), MmaSync);
-  EXPECT_EQ(first.choices(), third.choices());
-  for (const char* not_a_choice :
-       {"attention 1 2", "attention 0 8 4 2 1 16 16 x1", "product 1=2"}) {
-    second.take(not_a_choice);
+  EXPECT_EQ(backward(first), MmaSync);
+  EXPECT_EQ(first.choices().find("attention wgmma differed=1\n"), 0u) << first.choices();
+  for (const char* not_a_choice : {"attention 1 2", "attention 0 8 4 2 1 16 16 0 0 x1",
+                                   "attention 0 8 4 2 1 16 16 0 0=7", "product 1=2"}) {
+    second.take(Type::BFloat16, not_a_choice);
   }
   EXPECT_EQ(forward(second), Wgmma);
 }
@@ -302,6 +346,137 @@ TEST_F(AttentionChoiceTest, SaysWhatItChoseWhenAskedTo) {
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_EQ(said_[0].find("attention forward, 2 heads of 16, 2 x 4 tokens: wgmma: wgmma "), 0u)
       << said_[0];
+}
+
+// --- cuDNN, a third engine -------------------------------------------------------
+
+class CudnnChoiceTest : public AttentionChoiceTest {
+ protected:
+  std::string why_;
+  std::unique_ptr<CudnnAttention> cudnn_ = CudnnAttention::open(&why_);
+};
+
+TEST_F(CudnnChoiceTest, TheFastestOfThreeIsChosen) {
+  for (const auto fastest : {MmaSync, Wgmma, Cudnn}) {
+    for (const auto engine : {MmaSync, Wgmma, Cudnn}) {
+      of(engine).seconds = engine == fastest ? 0 : kSlow * (1 + static_cast<int>(engine));
+    }
+    AttentionChoice c = choice("", true, cudnn_.get()), without = choice("", false, cudnn_.get());
+    EXPECT_EQ(forward(c), fastest);
+    EXPECT_EQ(backward(c), fastest);
+    EXPECT_EQ(forward(without), fastest == Wgmma ? MmaSync : fastest);  // no wgmma on the device
+    EXPECT_EQ(c.scratch(), fastest == Cudnn ? 64 : 0);
+  }
+  EXPECT_TRUE(said_.empty());
+}
+
+TEST_F(CudnnChoiceTest, PartsRunOnTheFastestOfTheOthers) {
+  of(MmaSync).seconds = 2 * kSlow;
+  of(Wgmma).seconds = kSlow;
+  AttentionChoice c = choice("", true, cudnn_.get());
+  EXPECT_EQ(part(c), Wgmma);
+  EXPECT_EQ(played.prepared, 0);  // no second of compiling for what it cannot do
+  EXPECT_EQ(forward(c), Cudnn);
+  EXPECT_EQ(part(c), Wgmma);
+}
+
+// Windows and heads of 256 columns run on no tensor cores of ours, but on cuDNN's.
+TEST_F(CudnnChoiceTest, IsTriedWhereOursHaveNoTensorCores) {
+  of(MmaSync).seconds = kSlow;
+  AttentionShape wide = kShape, near = kShape, capped = kShape;
+  wide.head_dim = 256;
+  near.form.window = 2;
+  capped.form.softcap = 30;
+  AttentionChoice c = choice("say", true, cudnn_.get());
+  EXPECT_EQ(forward(c, wide), Cudnn);
+  EXPECT_EQ(forward(c, near), Cudnn);
+  EXPECT_NE(said_.back().find("2 x 4 tokens, window 2: cudnn: cudnn "), std::string::npos)
+      << said_.back();
+  EXPECT_EQ(forward(c, capped), MmaSync);
+  EXPECT_EQ(of(Wgmma).calls, 0);
+}
+
+TEST_F(CudnnChoiceTest, ADifferenceLeavesItOutOfAllShapesAndTheOthersIn) {
+  of(MmaSync).seconds = 2 * kSlow;
+  of(Wgmma).seconds = kSlow;
+  AttentionChoice c = choice("", true, cudnn_.get());
+  AttentionShape before = kShape;
+  before.sequence = 8;
+  EXPECT_EQ(forward(c, before), Cudnn);
+  of(Cudnn).lse = 1.001F;
+  EXPECT_EQ(forward(c), Wgmma);
+  EXPECT_EQ(backward(c), Wgmma);  // is not even tried
+  EXPECT_EQ(forward(c, before), Wgmma);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("cudnn differs from mma.sync by 0.001 of the largest value; it is left "
+                          "out of all"),
+            std::string::npos)
+      << said_[0];
+  // And of those of other processes.
+  AttentionChoice other = choice("", true, cudnn_.get());
+  of(Cudnn).lse = 1;
+  EXPECT_EQ(forward(other), Cudnn);
+  hand(c, other);
+  EXPECT_EQ(forward(other), Wgmma);
+}
+
+TEST_F(CudnnChoiceTest, WhatItRefusesIsLeftOutAndSaidOncePerReason) {
+  of(MmaSync).seconds = 2 * kSlow;
+  of(Wgmma).seconds = kSlow;
+  played.refuses = "no engine";
+  AttentionChoice c = choice("", true, cudnn_.get());
+  AttentionShape longer = kShape;
+  longer.sequence = 8;
+  EXPECT_EQ(forward(c), Wgmma);
+  EXPECT_EQ(forward(c, longer), Wgmma);
+  played.refuses = "too much memory";
+  EXPECT_EQ(backward(c), Wgmma);
+  ASSERT_EQ(said_.size(), 2u);
+  EXPECT_EQ(said_[0],
+            "attention forward, 2 heads of 16, 2 x 4 tokens: cudnn is left out: no engine");
+  EXPECT_EQ(said_[1],
+            "attention backward, 2 heads of 16, 2 x 4 tokens: cudnn is left out: too much memory");
+  played.refuses = "";
+  of(Cudnn).status = 999;  // a plan that does not run
+  played.why = "it broke";
+  AttentionShape longest = kShape;
+  longest.tokens = longest.sequence = 16;
+  EXPECT_EQ(forward(c, longest), Wgmma);
+  EXPECT_NE(said_.back().find("cudnn is left out: it broke"), std::string::npos) << said_.back();
+  EXPECT_EQ(c.scratch(), 0);
+}
+
+TEST_F(CudnnChoiceTest, IsTakenFromAnotherProcessWhereItRunsHereToo) {
+  of(MmaSync).seconds = kSlow;
+  of(Wgmma).seconds = 2 * kSlow;
+  AttentionChoice first = choice("", true, cudnn_.get());
+  EXPECT_EQ(forward(first), Cudnn);
+  AttentionChoice same = choice("", true, cudnn_.get()), lacks = choice();
+  hand(first, same);
+  EXPECT_EQ(same.scratch(), 64);  // known before the first call
+  hand(first, lacks);
+  const int calls = of(Cudnn).calls + of(MmaSync).calls;
+  first.leave_out_cudnn("no memory");
+  EXPECT_EQ(forward(first), MmaSync);
+  EXPECT_EQ(first.scratch(), 0);
+  EXPECT_EQ(said_.back(), "attention: cudnn is left out: no memory");
+  EXPECT_EQ(forward(same), Cudnn);
+  EXPECT_EQ(forward(lacks), MmaSync);
+  played.refuses = "no engine";
+  AttentionChoice refused = choice("", true, cudnn_.get());
+  hand(first, refused);
+  EXPECT_EQ(forward(refused), MmaSync);
+  EXPECT_EQ(of(Cudnn).calls + of(MmaSync).calls, calls);
+}
+
+TEST_F(CudnnChoiceTest, IsAskedForWithoutATrial) {
+  AttentionChoice c = choice("cudnn", true, cudnn_.get());
+  EXPECT_EQ(forward(c), Cudnn);
+  EXPECT_EQ(part(c), MmaSync);
+  played.refuses = "no engine";
+  EXPECT_EQ(backward(c), MmaSync);
+  EXPECT_EQ(of(Cudnn).calls + of(MmaSync).calls + of(Wgmma).calls, 0);
+  ASSERT_EQ(said_.size(), 1u);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ namespace rehearse::cuda_double {
 
 // From now on this engine is the faster one, by the streams' clocks, in what this thread issues.
 void prefer(exec::cuda::AttentionEngine engine);
+// Is another one preferred, by this thread?
+bool slower(exec::cuda::AttentionEngine engine);
 
 // Since they were last asked for: launches by engine, trials among them; and results of two engines
 // that were compared.

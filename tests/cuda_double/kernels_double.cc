@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // exec/cuda/calls/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
 // meaning and type when its stream gets there.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <optional>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <type_traits>
 
 #include "exec/cpu/kernels/table.h"
@@ -18,16 +23,12 @@
 
 namespace {
 
-thread_local std::optional<rehearse::exec::cuda::AttentionEngine> faster;
 std::atomic<std::int64_t> by_mma{0}, by_wgmma{0}, compared{0};
 
 }  // namespace
 
 namespace rehearse::cuda_double {
 
-void prefer(exec::cuda::AttentionEngine engine) {
-  faster = engine;
-}
 EngineCounts take_engines() {
   return {by_mma.exchange(0), by_wgmma.exchange(0), compared.exchange(0)};
 }
@@ -62,7 +63,7 @@ constexpr double kSlow = 3600;  // [s]: no load of this machine makes the other 
 // Of attention, whose other engine takes so much longer where one is the faster.
 template <class Work>
 int run(Stream stream, Type type, AttentionEngine engine, Touched touched, Work work) {
-  const bool slower = faster.value_or(engine) != engine;
+  const bool slower = cuda_double::slower(engine);
   ++(engine == AttentionEngine::Wgmma ? by_wgmma : by_mma);
   return run(stream, type, std::move(touched), [=](const auto& all) {
     if (slower) cuda_double::spend(kSlow);
@@ -429,10 +430,20 @@ int to_double(Stream s, const float* in, double* out) {
   return run(s, Touched("to double").reads(in, 4).writes(out, 8),
              [=] { *out = static_cast<double>(*in); });
 }
+// Only trials compare. CUDA_DOUBLE_SLOW_TRIALS, of the command in a test: a folder, and the first
+// process that makes `slow` there takes its time.
+void take_time() {
+  static const char* const folder = std::getenv("CUDA_DOUBLE_SLOW_TRIALS");
+  static const bool slow =
+      folder != nullptr && mkdir((std::string(folder) + "/slow").c_str(), 0700) == 0;
+  static std::once_flag once;
+  if (slow) std::call_once(once, [] { std::this_thread::sleep_for(std::chrono::seconds(12)); });
+}
 // Both engines of attention are the CPU's kernel.
 int largest_difference(Stream s, Type, std::int64_t, std::int64_t, std::int64_t, const void*,
                        const void*, float* out) {
   ++compared;
+  take_time();
   return run(s, Touched("largest difference").writes(out, 8), [=] { out[0] = out[1] = 0; });
 }
 int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count,

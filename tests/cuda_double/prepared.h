@@ -52,7 +52,8 @@ inline Trained train_prepared(Prepared& p, const CudaOptions& options,
       Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(), {});
   EXPECT_TRUE(made) << made.error().message;
   Interpreter& process = *made.value();
-  process.try_kernels();
+  const Result<> tried = process.try_kernels();
+  EXPECT_TRUE(tried) << tried.error().message;
   process.initialise(initial_values(p.scenario.model, train_options.seed));
   const Result<Data> data =
       Data::open("synthetic", p.scenario.model.vocabulary, train_options.seed);

@@ -83,7 +83,8 @@ inline std::vector<Outcome> train_with_nccl(Prepared& p, const Faults& faults) {
       }
       Interpreter& process = *made.value();
       if (faults.before_trials) faults.before_trials(r);
-      process.try_kernels();
+      const Result<> tried = process.try_kernels();
+      EXPECT_TRUE(tried) << tried.error().message;
       if (p.plan.precision.compute != ComputeType::Fp32) {  // else there is nothing to choose
         std::unique_lock lock(shared.mutex);
         shared.choices[static_cast<std::size_t>(r)] = backend.kernels->choices();

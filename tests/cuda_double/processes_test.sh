@@ -98,6 +98,12 @@ paste <(losses "$work/one.json") <(losses "$work/cpu.json") |
 pairs=(pipeline_parallel=2 virtual_stages=2 schedule=interleaved_1f1b extra_warmup=1 'overlap.expert_parallel="pair"')
 of=shared_experts layout 2 data_parallel=2 expert_parallel=2 'overlap.expert_parallel="shared"'
 of=shared_experts layout 4 data_parallel=2 expert_parallel=2 "${pairs[@]}"
+# Trials of one process that take longer than an op may: the others wait for it.
+mkdir "$work/trials"
+scenario "$work/s.json" 2
+CUDA_DOUBLE_SLOW_TRIALS=$work/trials "$rehearse" run "$work/s.json" --device cuda --set plan.precision=bf16 --set plan.data_parallel=2 \
+  --processes 2 --timeout 6 --json >"$work/slow.json" 2>"$work/err" || fail "slow trials: $(cat "$work/err")"
+[ -d "$work/trials/slow" ] || fail "slow trials: none was slow"
 # Too small slots: one line with rank, layer and factor, from processes too.
 experts "$work/s.json" 2
 for processes in 1 2; do

@@ -48,7 +48,7 @@ TEST(Trials, LeaveNothingInTheArenas) {
   Backend backend = std::move(cuda::make_backend(cuda_options(p))).value();
   const auto made = Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend, {});
   ASSERT_TRUE(made) << made.error().message;
-  made.value()->try_kernels();
+  ASSERT_TRUE(made.value()->try_kernels());
   const RankState& rank = *made.value()->local().ranks[0];
   std::vector<std::byte> arena(static_cast<std::size_t>(p.schedule.arena_bytes[0].value));
   backend.device->read(arena.data(), rank.arena, std::ssize(arena));

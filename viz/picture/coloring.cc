@@ -110,19 +110,23 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
     }
   };
   const auto of_eight = [&](std::int32_t number) { return 1 + number % 8; };
-  const auto name_eight = [&](const std::string& one, std::int32_t count) {
+  // "chunk 2"; of more than eight "chunk 2, 10", and so on; `name` says the first of them.
+  const auto name_eight = [&](std::int32_t count, const auto& name, const auto& number) {
     for (std::int32_t i = 0; i < std::min(count, 8); ++i) {
       add(kHues[static_cast<std::size_t>(i)],
-          one + " " + std::to_string(i) + (count > 8 ? ", " + std::to_string(i + 8) + " …" : ""),
+          name(i) + (i + 8 < count ? ", " + number(i + 8) : "") + (i + 16 < count ? " …" : ""),
           static_cast<char>('0' + i));
     }
   };
+  const auto name_of = [&](std::int32_t row) { return row_name(trace, {row}); };
+  const auto digits = [](std::int32_t number) { return std::to_string(number); };
   add(kNone, by == ColorBy::Difference ? "not in the other" : "neither", '-');
   switch (by) {
     case ColorBy::Kinds:
       break;
     case ColorBy::Chunk:
-      name_eight("chunk", most_chunks_);
+      name_eight(
+          most_chunks_, [&](std::int32_t i) { return "chunk " + digits(i); }, digits);
       set([&](OpId op, std::int32_t) {
         return has_stage(trace.class_of(op)) ? of_eight(chunk_of(op)) : 0;
       });
@@ -133,7 +137,8 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
     case ColorBy::Microbatch: {
       std::int32_t most = 0;
       for (const std::int32_t number : trace.microbatch) most = std::max(most, number + 1);
-      name_eight("micro-batch", most);
+      name_eight(
+          most, [&](std::int32_t i) { return "micro-batch " + digits(i); }, digits);
       set([&](OpId op, std::int32_t) {
         const std::int32_t number = trace.microbatch[op.index()];
         return number < 0 ? 0 : of_eight(number);
@@ -153,7 +158,7 @@ Coloring::Coloring(const Trace& trace, ColorBy by, std::span<const std::int64_t>
       });
       break;
     case ColorBy::Rank:
-      name_eight("row", trace.num_rows());
+      name_eight(trace.num_rows(), name_of, name_of);
       set([&](OpId, std::int32_t row) { return of_eight(row); });
       break;
     case ColorBy::Layer:

@@ -3,6 +3,10 @@
 // one, and for the end of a step, there is a member function, written by hand.
 #pragma once
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "exec/backend/kernels.h"
 #include "exec/cuda/calls/attention_choice.h"
 #include "exec/cuda/calls/gemm.h"
@@ -13,12 +17,14 @@ namespace rehearse::exec::cuda {
 
 class CudaKernels final : public Kernels {
  public:
-  // REQUIRES: `device` outlives it. has_wgmma: of the device.
-  CudaKernels(CudaDevice& device, const CudaOptions& options, bool has_wgmma)
+  // REQUIRES: `device` outlives it. has_wgmma: of the device. cudnn: may be null.
+  CudaKernels(CudaDevice& device, const CudaOptions& options, bool has_wgmma,
+              std::unique_ptr<CudnnAttention> cudnn)
       : device_(device),
         type_(type_of(options.type)),
         gemm_(options.warn),
-        choice_(has_wgmma, options.attention, options.warn) {}
+        cudnn_(std::move(cudnn)),
+        choice_(has_wgmma, options.attention, options.warn, cudnn_.get()) {}
 
 #define COMPOSED(name, parameters, arguments) void name(Lane lane, SPREAD parameters) override;
 #define KERNEL(name, parameters, arguments)                                          \
@@ -37,13 +43,17 @@ class CudaKernels final : public Kernels {
 
  private:
   friend class CudaTrials;
-  AttentionEngine forward_engine(Lane lane, const AttentionShape& shape, const void* qkv) {
-    return choice_.forward(on(lane), type_, shape, qkv);
+  AttentionEngine forward_engine(Lane lane, const AttentionShape& shape, const void* qkv,
+                                 bool part = false) {
+    return choice_.forward(on(lane), type_, shape, qkv, part);
   }
   AttentionEngine backward_engine(Lane lane, const AttentionShape& shape, const void* d_o,
-                                  const void* qkv, const void* o, const float* lse) {
-    return choice_.backward(on(lane), type_, shape, d_o, qkv, o, lse);
+                                  const void* qkv, const void* o, const float* lse,
+                                  bool part = false) {
+    return choice_.backward(on(lane), type_, shape, d_o, qkv, o, lse, part);
   }
+  void* cudnn_scratch(Lane lane, bool backward, const AttentionShape& shape);
+  void check_cudnn(int error, const char* what);
   cudaStream_t on(Lane lane) {
     return device_.stream(lane);
   }
@@ -57,7 +67,9 @@ class CudaKernels final : public Kernels {
   CudaDevice& device_;
   Type type_;
   Gemm gemm_;
+  std::unique_ptr<CudnnAttention> cudnn_;
   AttentionChoice choice_;
+  std::vector<Lane> tried_on_;
 };
 
 }  // namespace rehearse::exec::cuda

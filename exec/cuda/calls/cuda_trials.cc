@@ -2,6 +2,7 @@
 #include "exec/cuda/calls/cuda_trials.h"
 
 #include <sstream>
+#include <string>
 
 namespace rehearse::exec::cuda {
 
@@ -24,6 +25,7 @@ CudaTrials::~CudaTrials() {
 
 std::unique_ptr<Kernels> CudaKernels::trials(Lane lane, std::byte* arena, std::int64_t bytes) {
   if (type_ == Type::Float32) return nullptr;
+  tried_on_.push_back(lane);
   return std::make_unique<CudaTrials>(*this, lane, arena, bytes);
 }
 
@@ -31,7 +33,15 @@ void CudaKernels::take_choices(const std::string& lines) {
   std::istringstream in(lines);
   for (std::string line; std::getline(in, line);) {
     gemm_.take(line);
-    choice_.take(line);
+    choice_.take(type_, line);
+  }
+  // A lane has its own: the trial had memory for one.
+  const std::int64_t bytes = choice_.scratch();
+  if (bytes == 0) return;
+  for (const Lane lane : tried_on_) {
+    if (device_.buffers().reserve_scratch(lane, bytes)) continue;
+    return choice_.leave_out_cudnn("no " + std::to_string(bytes) +
+                                   " bytes of GPU memory beside the arenas");
   }
 }
 

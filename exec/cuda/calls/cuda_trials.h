@@ -35,12 +35,12 @@ class CudaTrials final : public NullKernels {
   }
   void attention_part(Lane lane, const AttentionPart& part, const void* qkv, const void*, float*,
                       float*) override {
-    kernels_.forward_engine(lane, part.shape, qkv);
+    kernels_.forward_engine(lane, part.shape, qkv, true);
   }
   void attention_part_backward(Lane lane, const AttentionPart& part, const void* d_o,
                                const void* qkv, const void*, const void* o, const float* lse,
                                float*, float*, float*) override {
-    kernels_.backward_engine(lane, part.shape, d_o, qkv, o, lse);
+    kernels_.backward_engine(lane, part.shape, d_o, qkv, o, lse, true);
   }
 
  private:

@@ -145,8 +145,9 @@ constexpr bool on_tensor_cores(Type type, const AttentionShape& s) {
   return type != Type::Float32 && s.form.plain() && s.head_dim % 8 == 0 && s.values() % 8 == 0 &&
          s.head_dim <= 192 && s.values() <= 128;
 }
-// Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all.
-enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma };
+// Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all. Cudnn is
+// none of the kernels here (cudnn/attention.h).
+enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma, Cudnn };
 int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,
               float* lse, AttentionEngine engine = AttentionEngine::MmaSync);
 // Bytes of `scratch` below: more than 0 where tiles of keys are too few to fill the device.

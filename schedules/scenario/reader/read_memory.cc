@@ -80,7 +80,9 @@ void read_memory(const GivenKeys& keys, Plan& plan) {
   if (plan.offload.activations && plan.offload_activations == OffloadedActivations::Chosen &&
       !plan.runtime.performer().keeps_slabs) {
     return keys.fail(&Plan::offload_activations,
-                     "chosen is of runtime rehearse, whose allocator is planned; of " +
+                     "chosen is of runtime rehearse, which counts by prices how many layers leave "
+                     "for nothing; no framework does (Megatron-LM is told a number, "
+                     "--cpu-offloading-num-layers): of " +
                          plan.runtime.name + " all, checkpoints");
   }
   plan.pad_vocabulary_to = keys.integer(&Plan::pad_vocabulary_to, plan.runtime.pad_vocabulary_to);

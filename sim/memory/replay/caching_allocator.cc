@@ -2,7 +2,6 @@
 #include "sim/memory/replay/caching_allocator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 
 namespace rehearse::sim {
@@ -43,9 +42,9 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   const auto pool_index = static_cast<std::uint8_t>(2 * stream + (size <= kSmallSize ? 0 : 1));
   Pool& pool = pools_[pool_index];
 
-  const std::size_t place = best_fit(pool, size);
-  const bool cached = place < pool.free.entries.size();
-  std::int32_t found = cached ? block_of(pool.free.entries[place]) : new_segment(pool_index, size);
+  const FreeList::Place place = best_fit(pool, size);
+  const bool cached = pool.free.has(place);
+  std::int32_t found = cached ? block_of(pool.free.at(place)) : new_segment(pool_index, size);
   if (found < 0 && options_.retries) {
     ++retries_;
     empty_cache();
@@ -98,7 +97,7 @@ void CachingAllocator::empty_cache() {
   for (const std::int32_t block : pending_) return_to_pool(block);
   pending_.clear();
   for (Pool& pool : pools_) {
-    const std::vector<Entry> entries = pool.free.entries;
+    const std::vector<Entry> entries = pool.free.all();
     for (const Entry entry : entries) {
       const std::int32_t candidate = block_of(entry);
       if (options_.expandable_segments) {
@@ -145,71 +144,6 @@ std::int32_t CachingAllocator::new_block(const Block& block) {
   return index;
 }
 
-// Without branches: the searches are short, many, and unpredictable, and a conditional operator
-// would be compiled to a branch. After the first look 2^k - 1 entries are left, whatever their
-// number was (Shar's search; Knuth, The Art of Computer Programming, volume 3, 6.2.1).
-template <class Before>
-std::size_t CachingAllocator::FreeList::first_not(const Before& before, std::size_t first,
-                                                  std::size_t last) const {
-  if (first == last) return first;
-  const Entry* base = entries.data() + first;
-  std::size_t step = std::bit_floor(last - first);
-  const auto mask = [&] { return -static_cast<std::size_t>(before(base[step - 1])); };
-  base += (last - first - step + 1) & mask();
-  while ((step /= 2) > 0) base += step & mask();
-  return static_cast<std::size_t>(base - entries.data());
-}
-
-inline std::size_t CachingAllocator::FreeList::lower_bound(Entry entry, std::size_t first,
-                                                           std::size_t last) const {
-  return first_not([=](Entry other) { return other < entry; }, first, last);
-}
-
-// By the upper halves alone: they hold the size, and what of the address lies beside it.
-inline std::size_t CachingAllocator::FreeList::first_of(std::int64_t size) const {
-  constexpr int kBeside = kAddressBits + kIndexBits - 64;
-  const std::uint64_t least = static_cast<std::uint64_t>(size / kMinBlock) << kBeside;
-  return first_not([=](Entry other) { return static_cast<std::uint64_t>(other >> 64) < least; }, 0,
-                   entries.size());
-}
-
-inline std::size_t CachingAllocator::FreeList::place_of(Entry entry, std::size_t guess) const {
-  const std::size_t size = entries.size();
-  if (guess < size && entries[guess] == entry) return guess;
-  if (guess > 0 && guess <= size && entries[guess - 1] == entry) return guess - 1;
-  if (guess + 1 < size && entries[guess + 1] == entry) return guess + 1;
-  return lower_bound(entry, 0, size);
-}
-
-inline std::size_t CachingAllocator::FreeList::insert(Entry entry) {
-  const std::size_t place = lower_bound(entry, 0, entries.size());
-  entries.push_back(entry);
-  if (place + 1 < entries.size()) {
-    std::move_backward(entries.data() + place, entries.data() + entries.size() - 1,
-                       entries.data() + entries.size());
-    entries[place] = entry;
-  }
-  return place;
-}
-
-inline void CachingAllocator::FreeList::erase(std::size_t place) {
-  entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(place));
-}
-
-inline std::size_t CachingAllocator::FreeList::replace(std::size_t place, Entry entry) {
-  const auto at = entries.begin() + static_cast<std::ptrdiff_t>(place);
-  std::size_t to = place;  // often: what is left of the largest block is the largest
-  if (place > 0 && entry < entries[place - 1]) {
-    to = lower_bound(entry, 0, place);
-    std::move_backward(entries.begin() + static_cast<std::ptrdiff_t>(to), at, at + 1);
-  } else if (place + 1 < entries.size() && entries[place + 1] < entry) {
-    to = lower_bound(entry, place + 1, entries.size()) - 1;  // its own place is given up
-    std::move(at + 1, entries.begin() + static_cast<std::ptrdiff_t>(to + 1), at);
-  }
-  entries[to] = entry;
-  return to;
-}
-
 inline void CachingAllocator::insert_free(std::int32_t block) {
   at(block).place = static_cast<std::uint32_t>(pools_[at(block).pool].free.insert(entry_of(block)));
 }
@@ -219,19 +153,25 @@ void CachingAllocator::erase_free(std::int32_t block) {
   free.erase(free.place_of(entry_of(block), at(block).place));
 }
 
+// By the upper halves alone: they hold the size, and what of the address lies beside it.
+inline FreeList::Place CachingAllocator::first_of(const FreeList& free, std::int64_t size) {
+  constexpr int kBeside = kAddressBits + kIndexBits - 64;
+  return free.first_of(static_cast<std::uint64_t>(size / kMinBlock) << kBeside);
+}
+
 // The smallest free block of at least `size`, the lowest address among equals. With expandable
 // segments a block counts as large as it could grow (torch: get_free_block).
-inline std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
+inline FreeList::Place CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
   const FreeList& free = pool.free;
-  std::size_t found = free.first_of(size);
-  if (found == free.entries.size() || !options_.expandable_segments) return found;
-  const auto could_grow_to = [&](std::size_t place) {
-    const Block& block = at(block_of(free.entries[place]));
+  FreeList::Place found = first_of(free, size);
+  if (!free.has(found) || !options_.expandable_segments) return found;
+  const auto could_grow_to = [&](FreeList::Place place) {
+    const Block& block = at(block_of(free.at(place)));
     const bool grows = block.next >= 0 && at(block.next).state == State::Unmapped;
     return block.size + (grows ? at(block.next).size : 0);
   };
-  for (std::size_t next = found + 1;
-       next < free.entries.size() && could_grow_to(next) < could_grow_to(found); ++next) {
+  for (FreeList::Place next = free.next(found);
+       free.has(next) && could_grow_to(next) < could_grow_to(found); next = free.next(next)) {
     found = next;
   }
   return found;
@@ -390,7 +330,7 @@ void CachingAllocator::return_to_pool(std::int32_t block) {
     return;
   }
   const std::int32_t joined = is_free(after) ? after : before;
-  const std::size_t place = free.place_of(entry_of(joined), at(joined).place);
+  const FreeList::Place place = free.place_of(entry_of(joined), at(joined).place);
   if (is_free(before)) absorb(block, before);
   if (is_free(after)) absorb(block, after);
   at(block).place = static_cast<std::uint32_t>(free.replace(place, entry_of(block)));

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/memory/replay/free_list.h"
+
 namespace rehearse::sim {
 
 struct AllocatorOptions {
@@ -84,24 +86,12 @@ class CachingAllocator {
   };
   // A free block as one number, in which they are ordered by size, then address (torch's
   // BlockComparatorSize): both in units of kMinBlock, and behind them the block's index.
-  __extension__ using Entry = unsigned __int128;
+  using Entry = FreeList::Entry;
   static constexpr int kIndexBits = 25, kAddressBits = 53;  // and 50 of the size
   static constexpr std::size_t kMostBlocks = std::size_t{1} << kIndexBits;
   static std::int32_t block_of(Entry entry) {
     return static_cast<std::int32_t>(static_cast<std::uint64_t>(entry) & (kMostBlocks - 1));
   }
-  struct FreeList {
-    std::vector<Entry> entries;  // ascending
-    template <class Before>
-    std::size_t first_not(const Before& before, std::size_t first, std::size_t last) const;
-    std::size_t lower_bound(Entry entry, std::size_t first, std::size_t last) const;
-    std::size_t first_of(std::int64_t size) const;  // that is at least so large
-    // The place of an entry that is in the list, near `guess` as a rule.
-    std::size_t place_of(Entry entry, std::size_t guess) const;
-    std::size_t insert(Entry entry);  // its place
-    void erase(std::size_t place);
-    std::size_t replace(std::size_t place, Entry entry);  // moves what is between; its new place
-  };
   struct Pool {
     bool small = false;
     bool opened = false;  // expandable: the segment is there
@@ -123,8 +113,9 @@ class CachingAllocator {
   std::int32_t new_block(const Block& block);
   void insert_free(std::int32_t block);
   void erase_free(std::int32_t block);
-  std::size_t best_fit(const Pool& pool,
-                       std::int64_t size) const;  // place in pool.free; or its size
+  // Place in pool.free; one that it does not have: none fits.
+  static FreeList::Place first_of(const FreeList& free, std::int64_t size);
+  FreeList::Place best_fit(const Pool& pool, std::int64_t size) const;
   std::int32_t new_segment(std::uint8_t pool, std::int64_t size);
   std::int32_t expand(std::uint8_t pool, std::int64_t size);
   bool map(std::int32_t block, std::int64_t size);

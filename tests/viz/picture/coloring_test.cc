@@ -58,13 +58,32 @@ TEST(Coloring, NamesChunksDirectionsAndMicrobatches) {
     EXPECT_EQ(class_name(chunk, op), stage >= 2 ? "chunk 1" : "chunk 0");
     EXPECT_EQ(class_name(microbatch, op),
               "micro-batch " + std::to_string(trace.microbatch[op.index()]));
-    EXPECT_EQ(class_name(rank, op), "row " + std::to_string(row));
+    EXPECT_EQ(class_name(rank, op), row_name(trace, {row}));
     // Rows 0 and 1 hold 0, 1 going down and 3, 2 coming up; rows 2 and 3 the other way round.
     if (row == 0 || row == 3) {
       EXPECT_EQ(class_name(direction, op),
                 (stage == 0) == (row == 0) ? "down the positions" : "up the positions");
     }
   }
+}
+
+// Colours come again after eight: a name has the second of its own, if there is one, and says that
+// more follow.
+TEST(Coloring, NamesOfMoreThanEightAreThoseThatThereAre) {
+  const Trace nine = fixture::one_f_one_b_trace(2, 9), many = fixture::one_f_one_b_trace(2, 17);
+  const auto names = [](const Trace& trace) {
+    const Coloring coloring(trace, ColorBy::Microbatch);
+    std::vector<std::string> all(8);
+    for (OpId op{0}; op.value < trace.num_ops(); ++op.value) {
+      const std::int32_t number = trace.microbatch[op.index()];
+      if (number >= 0) all[static_cast<std::size_t>(number % 8)] = class_name(coloring, op);
+    }
+    return all;
+  };
+  EXPECT_EQ(names(nine)[0], "micro-batch 0, 8");
+  EXPECT_EQ(names(nine)[1], "micro-batch 1");
+  EXPECT_EQ(names(many)[0], "micro-batch 0, 8 …");
+  EXPECT_EQ(names(many)[7], "micro-batch 7, 15");
 }
 
 TEST(Coloring, CostLevelsAreNamedAndUnknownOnesAreNeither) {

@@ -10,23 +10,29 @@
 #include <fstream>
 #include <map>
 
+#include "tests/viz/picture/places.h"
 #include "tests/viz/window/sessions.h"
 #include "viz/picture/formats/png.h"
 #include "viz/picture/formats/svg.h"
+#include "viz/window/geometry.h"
 #include "viz/window/view/scene.h"
 
 namespace rehearse::viz {
 namespace {
 
-enum class Of : std::uint8_t { One, Two, Many, Experts };
+enum class Of : std::uint8_t { One, Two, Many, Experts, Inside };
 struct Feature {
-  std::string name, script;
+  std::string_view name, script;
   Of of = Of::One;
 };
+// A click on the first memory curve, then the mouse over the lower left of what opens.
+constexpr std::string_view kClickMemory = "click the memory";
+// The mouse over the longest bubble of the second row.
+constexpr std::string_view kOverBubble = "over a bubble";
 const std::array kFeatures = {
     Feature{"whole", ""},
     Feature{"light", "key X\n"},
-    Feature{"bubble", "do steady\nmove 420 200\n"},
+    Feature{"bubble", kOverBubble},
     Feature{"selected", "key 2\ndo search 2B4\nkey Enter\nkey Escape\n"},
     Feature{"critical", "key 3\nkey C\n"},
     Feature{"links", "key L\nkey G\n"},
@@ -56,6 +62,11 @@ const std::array kFeatures = {
     Feature{"heat-cause", "do heat communication\nkey X\nkey 2\n", Of::Many},
     Feature{"heat-excess", "do heat excess\ndo heat_ranks 16-31\nmove 500 220\n", Of::Many},
     Feature{"heat-two", "key Y\n", Of::Two},
+    Feature{"inside", "do search 2B4\nkey Enter\nkey Escape\nkey O\n", Of::Inside},
+    Feature{"arena", kClickMemory, Of::Inside},
+    Feature{"inventory", "do search 2B4\nkey Enter\nkey Escape\nkey I\n", Of::Inside},
+    Feature{"layers", "do color layer\n", Of::Inside},
+    Feature{"directions", "do color direction\nkey X\n"},
     Feature{"experts", "key R\nmove 500 200\n", Of::Experts},
 };
 struct Screen {
@@ -63,6 +74,31 @@ struct Screen {
   double scale;
 };
 constexpr std::array kScreens{Screen{1280, 720, 1}, Screen{1440, 900, 1}, Screen{3840, 2160, 2}};
+
+std::string script_of(const Session& session, const ViewState& state, std::string_view script) {
+  const Geometry at = geometry(session, state);
+  const auto place = [&](double x, double y) {  // in pixels
+    return std::to_string(static_cast<int>(x * state.scale())) + " " +
+           std::to_string(static_cast<int>(y * state.scale())) + "\n";
+  };
+  if (script == kOverBubble) {
+    const Trace& trace = session.at(0).trace();
+    const LaneSpot& lane = *std::ranges::find(at.lanes, trace.slots, &LaneSpot::lane);
+    const IdleSpan* longest = nullptr;
+    for (auto i = trace.idle_begin[1]; i < trace.idle_begin[2]; ++i) {
+      const IdleSpan& idle = trace.idle[static_cast<std::size_t>(i)];
+      if (longest == nullptr || idle.end - idle.begin > longest->end - longest->begin)
+        longest = &idle;
+    }
+    const auto middle = static_cast<double>((longest->begin + longest->end) / 2);
+    return "move " + place(at.x_of(state, middle), lane.y + lane.height / 2);
+  }
+  if (script != kClickMemory) return std::string(script);
+  const std::string curve =
+      place(at.left + at.width / 3, at.rows[0].memory_y + at.memory_height / 2);
+  return "press " + curve + "release " + curve + "move " +
+         place(at.left + at.width / 3, at.panel_y - 40);
+}
 
 std::string path_of_features() {
   return "tests/data/viz/window/features.txt";
@@ -87,15 +123,24 @@ TEST(Features, AreDrawnAsTheyWereLookedAt) {
   sessions.push_back(fixture::two_explained());
   sessions.push_back(fixture::one(fixture::many_ranks()));
   sessions.push_back(fixture::one(fixture::with_experts(fixture::full_trace(4, 6))));
+  sessions.push_back(fixture::one(fixture::with_inside(fixture::full_trace(5, 9))));
   for (const Feature& feature : kFeatures) {
     const Session& session = sessions[static_cast<std::size_t>(feature.of)];
     for (const Screen& screen : kScreens) {
-      const std::string name = feature.name + "-" + std::to_string(screen.height);
+      const std::string name = std::string(feature.name) + "-" + std::to_string(screen.height);
       ViewState state = initial_state(session, screen.width, screen.height, screen.scale);
-      state = fixture::run(session, std::move(state), feature.script);
+      state = fixture::run(session, state, script_of(session, state, feature.script));
       EXPECT_TRUE(state.refused.empty()) << name << ": " << state.refused;
       const Scene scene = view_scene(session, state);
       now[name] = hash_of(svg(scene));
+      for (const std::string& fault : fixture::all_misplaced(scene, scene.width))
+        ADD_FAILURE() << name << ": " << fault;
+      for (const std::string& fault :
+           feature.name == "fault"
+               ? std::vector<std::string>{}  // what is said covers the axis
+               : fixture::misplaced(fixture::below_the_top(scene), scene.width)) {
+        ADD_FAILURE() << name << ": " << fault;
+      }
       if (const char* folder = std::getenv("PICTURES"))
         std::ofstream(std::string(folder) + "/" + name + ".png", std::ios::binary) << png(scene);
       if (std::getenv("UPDATE_GOLDEN") != nullptr) continue;

@@ -102,6 +102,11 @@ inline Trace with_inside(Trace trace) {
     std::vector<bool> taken(of_microbatch.size());
     std::vector<std::size_t> place(of_microbatch.size());
     std::int64_t alive = 0;
+    if (first < last && trace.start_ns[static_cast<std::size_t>(first)] > 0) {  // before its ops
+      time.push_back(0);
+      for (const std::int64_t part : {24 * kMega, 24 * kMega, 48 * kMega, alive, alive, alive})
+        bytes.push_back(part);
+    }
     for (std::int64_t i = first; i < last; ++i) {
       const auto op = static_cast<std::size_t>(i);
       const OpId id{static_cast<std::int32_t>(i)};

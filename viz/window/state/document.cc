@@ -289,6 +289,16 @@ const LagCurve& Session::lag(std::int32_t row) const {
   return *curve;
 }
 
+std::string Session::name_of(std::int32_t document) const {
+  const Trace& trace = at(document).trace();
+  const Trace& other = at(1 - document).trace();
+  if (trace.label != other.label)
+    return trace.label == TraceLabel::Predicted ? "predicted" : "measured";
+  if (trace.schedule_hash != other.schedule_hash && !trace.schedule_name.empty())
+    return trace.schedule_name.substr(0, trace.schedule_name.find('('));
+  return document == 0 ? "first" : "second";
+}
+
 const LagCurve::Range& Session::greatest_lag() const {
   if (greatest_lag_) return *greatest_lag_;
   const Trace &a = at(0).trace(), &b = at(1).trace();

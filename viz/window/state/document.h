@@ -148,6 +148,9 @@ class Session {
   bool corresponds() const { return same_schedule_ || !counterparts_.empty(); }
   OpId counterpart(OpRef op) const;  // in the other trace; none: it has none
   std::int64_t longest_step() const { return longest_step_; }
+  // What tells a trace from the other one: predicted or measured, else its schedule. REQUIRES:
+  // there are two.
+  std::string name_of(std::int32_t document) const;
   const std::optional<Waterfall>& waterfall() const { return waterfall_; }
 
   // The time axis begins with the first trace's step: of a trace's own times that which is 0 there.

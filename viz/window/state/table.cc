@@ -32,7 +32,6 @@ void statistics_lines(const Session& session, const ViewState& state, Table& tab
     table.columns.push_back({name, name == "count" || name == "share" ? 0.7 : 0.9, true});
   table.columns.push_back({"lengths, shortest to longest", 2.2});
   for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
-    const Trace& trace = session.at(d).trace();
     const std::vector<KindStatistics>& kinds = session.at(d).kinds(state.filter);
     const std::int64_t all =
         std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0},
@@ -41,8 +40,7 @@ void statistics_lines(const Session& session, const ViewState& state, Table& tab
       TableLine line{.only = "kinds " + kind_name(kind.kind, kind.payload),
                      .color = color_of(kind.kind)};
       line.cells = {{kind_name(kind.kind, kind.payload)}};
-      if (two)
-        line.cells.push_back({trace.label == TraceLabel::Measured ? "measured" : "predicted"});
+      if (two) line.cells.push_back({session.name_of(d)});
       const double share =
           all == 0 ? 0 : static_cast<double>(kind.total) / static_cast<double>(all);
       line.cells.insert(line.cells.end(), {count_cell(kind.count),
@@ -140,8 +138,15 @@ void add_bubbles(const Trace& trace, std::int32_t document, std::int32_t row,
 }
 
 void bubble_lines(const Session& session, const ViewState& state, Table& table) {
-  table.columns = {{"rank", 1.5}, {"length", 1, true}, {"most of it", 1.2}, {"waits for", 1.2},
-                   {"on", 1.5},   {"before", 1.2},     {"begin", 1, true}};
+  const bool two = session.compares();
+  table.columns = {{"rank", 1.5}};
+  if (two) table.columns.push_back({"trace", 0.9});
+  table.columns.insert(table.columns.end(), {{"length", 1, true},
+                                             {"most of it", 1.2},
+                                             {"waits for", 1.2},
+                                             {"on", 1.5},
+                                             {"before", 1.2},
+                                             {"begin", 1, true}});
   LongestBubbles longest;
   for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
     const Trace& trace = session.at(d).trace();
@@ -160,17 +165,19 @@ void bubble_lines(const Session& session, const ViewState& state, Table& table) 
     const auto cause =
         static_cast<std::size_t>(std::ranges::max_element(bubble.causes) - bubble.causes.begin());
     const OpId source = bubble.wait.source;
-    table.lines.push_back({.cells = {{row_name(trace, bubble.row)},
-                                     time_cell(bubble.end - bubble.begin),
-                                     {std::string(kIdleCauseNames[cause])},
-                                     {source ? op_name(trace, source) : ""},
-                                     {source ? row_name(trace, trace.row_of(source)) : ""},
-                                     {bubble.op ? op_name(trace, bubble.op) : "the end"},
-                                     time_cell(bubble.begin - trace.begin.value)},
-                           .op = {span.document, bubble.op},
-                           .color = style_of(kind_of(static_cast<IdleCause>(cause)),
-                                             state.dark ? Theme::Dark : Theme::Light)
-                                        .ink});
+    TableLine line{.cells = {{row_name(trace, bubble.row)}},
+                   .op = {span.document, bubble.op},
+                   .color = style_of(kind_of(static_cast<IdleCause>(cause)),
+                                     state.dark ? Theme::Dark : Theme::Light)
+                                .ink};
+    if (two) line.cells.push_back({session.name_of(span.document)});
+    line.cells.insert(line.cells.end(), {time_cell(bubble.end - bubble.begin),
+                                         {std::string(kIdleCauseNames[cause])},
+                                         {source ? op_name(trace, source) : ""},
+                                         {source ? row_name(trace, trace.row_of(source)) : ""},
+                                         {bubble.op ? op_name(trace, bubble.op) : "the end"},
+                                         time_cell(bubble.begin - trace.begin.value)});
+    table.lines.push_back(std::move(line));
   }
 }
 
@@ -196,10 +203,6 @@ Cell share_cell(std::int64_t part, std::int64_t whole) {
 
 std::string cause_name(OpId op, IdleCause cause) {
   return op ? std::string(kIdleCauseNames[static_cast<std::size_t>(cause)]) : std::string();
-}
-
-std::string side_of(const Trace& trace) {
-  return trace.label == TraceLabel::Measured ? "measured" : "predicted";
 }
 
 std::int64_t rank_time(const Trace& trace) {
@@ -251,7 +254,7 @@ void straggler_lines(const Session& session, const ViewState& state, Table& tabl
           .cells = {{row_name(trace, one.row)}},
           .op = {d, one.op},
           .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
-      if (two) line.cells.push_back({side_of(trace)});
+      if (two) line.cells.push_back({session.name_of(d)});
       line.cells.insert(line.cells.end(), {time_cell(one.time()),
                                            share_cell(one.time(), whole),
                                            count_cell(one.bubbles),
@@ -307,7 +310,7 @@ void wait_lines(const Session& session, const ViewState& state, Table& table) {
           .cells = {{row_name(trace, one.waiter)}},
           .op = {d, one.waiting},
           .color = style_of(kind_of(one.cause), state.dark ? Theme::Dark : Theme::Light).ink};
-      if (two) line.cells.push_back({side_of(trace)});
+      if (two) line.cells.push_back({session.name_of(d)});
       line.cells.insert(line.cells.end(), {{row_name(trace, one.source)},
                                            time_cell(one.time()),
                                            share_cell(one.time(), own),

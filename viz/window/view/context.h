@@ -46,9 +46,7 @@ struct ViewContext {
     return origins[static_cast<std::size_t>(document)] +
            static_cast<std::int64_t>(std::llround(time));
   }
-  // What tells a trace from the other one: predicted or measured, else its schedule. REQUIRES:
-  // there are two.
-  std::string name_of(std::int32_t document) const;
+  std::string name_of(std::int32_t document) const { return session.name_of(document); }
   std::int64_t lag_scale() const;  // of every rank's lane of differences, up and down [ns]
   // What is added to every lag where other things than the steps begin together.
   std::int64_t lag_shift() const { return session.at(1).trace().begin.value - origins[1]; }

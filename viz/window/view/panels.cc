@@ -47,16 +47,6 @@ std::int64_t ViewContext::lag_scale() const {
   const LagCurve::Range& range = session.greatest_lag();
   return lag_top(std::max(std::abs(range.least + lag_shift()), std::abs(range.most + lag_shift())));
 }
-std::string ViewContext::name_of(std::int32_t document) const {
-  const Trace& trace = session.at(document).trace();
-  const Trace& other = session.at(1 - document).trace();
-  if (trace.label != other.label)
-    return trace.label == TraceLabel::Predicted ? "predicted" : "measured";
-  if (trace.schedule_hash != other.schedule_hash && !trace.schedule_name.empty())
-    return trace.schedule_name.substr(0, trace.schedule_name.find('('));
-  return document == 0 ? "first" : "second";
-}
-
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
               Anchor anchor) {
   to.texts.push_back(

@@ -101,7 +101,7 @@ void draw_fields(const ViewContext& c, Scene& scene) {
         clipped(example ? std::string(kFilterExamples[static_cast<std::size_t>(spot.field) - 2])
                         : text + (here ? "_" : ""),
                 TextSize::Small, spot.width - 10),
-        TextSize::Small, example ? c.colors.grid : c.colors.text);
+        TextSize::Small, example ? c.colors.faint_text : c.colors.text);
   }
   if (!wrong.empty()) {
     Scene said;  // over the axis
