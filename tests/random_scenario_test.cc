@@ -20,6 +20,8 @@ struct NotDrawn {
 constexpr std::array kNotDrawn{
     NotDrawn{"transfers", "transfer_forms_test tries every form of every schedule"},
     NotDrawn{"offload_to", "few clusters say how fast drives are: offload_test, matrix_test"},
+    NotDrawn{"swap_pipeline", "of states on drives alone: offload_test, import_test.sh"},
+    NotDrawn{"swap_elements", "likewise"},
     NotDrawn{"head_exchange_group", "at most four ranks share a sequence here: two is its default"},
     NotDrawn{"indexer_loss", "no drawn model has an indexer: layer_kinds_test"},
     NotDrawn{"recompute_stream_layers", "no drawn model has several streams: layer_kinds_test"},

@@ -78,8 +78,10 @@ void OffloadFile::release(const std::byte* begin, std::int64_t bytes) {
   const std::int64_t page = sysconf(_SC_PAGESIZE);
   const std::int64_t first = (begin - data_) / page * page;
   const std::int64_t size = std::min(begin - data_ + bytes, bytes_) - first;
-  if (sync_file_range(file_, first, size, SYNC_FILE_RANGE_WRITE) != 0) error_ = errno;
+  // Forgotten first: of a page that is still mapped the writing makes every core forget it, one
+  // page and one interrupt at a time.
   madvise(data_ + first, static_cast<std::size_t>(size), MADV_DONTNEED);
+  if (sync_file_range(file_, first, size, SYNC_FILE_RANGE_WRITE) != 0) error_ = errno;
 }
 
 // With the wait for a range the system tells what any page of the file met on its way out.
