@@ -302,7 +302,6 @@ TEST(LayerKinds, MakeADeltaNormAgain) {
 // Queries widened again keep less, 64 heads of 512 and their norms' statistics, and compute more.
 TEST(LayerKinds, WidenQueriesAgain) {
   const MemoryProfile profile = read_memory_profile("megatron").value();
-  double mixes = 0;  // that the host launches again for a layer, in the mean
   const auto made = [&](const char* recompute) {
     const Scenario s = read("\"models/deepseek-v4-flash.json\"",
                             std::string(R"("micro_batch": 1, "global_batch": 8, "zero_stage": 1,
@@ -379,6 +378,7 @@ TEST(LayerKinds, DropStreamsInBlocksOfLayers) {
 // every second layer, and both norms once, whoever asks for them.
 TEST(LayerKinds, MakeStreamsAgain) {
   const MemoryProfile profile = read_memory_profile("megatron").value();
+  double mixes = 0;  // that the host launches again for a layer, in the mean
   const auto made = [&](const char* recompute) {
     const Scenario s = read("\"models/deepseek-v4-flash.json\"",
                             std::string(R"("micro_batch": 1, "global_batch": 8, "zero_stage": 1,
