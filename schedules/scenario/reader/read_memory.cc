@@ -31,7 +31,6 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
 
 void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
-  if (!plan.recompute.any()) plan.recompute_layers = 0;  // of what is computed again
   const JsonValue* apart = keys.given(&Plan::places_recompute);
   plan.recomputes_in_place = apart != nullptr && !apart->boolean;
   if (const JsonValue* value = keys.given(&Plan::offload)) plan.offload = offload_of(*value);
