@@ -32,7 +32,7 @@ class LocalOp {
                         static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
   }
 
-  // The losses of all replicas, micro-batch by micro-batch.
+  // Tokens or targets of all replicas, micro-batch by micro-batch.
   void fetch_batch() const {
     const auto& all = op_.instance == 1 ? local_.targets : local_.inputs;
     const std::int64_t units = local_.plan.microbatches();
