@@ -54,7 +54,13 @@ MemoryCurve::MemoryCurve(const Trace& trace, RankClass row)
       first_(first_sample(trace, row)),
       count_(num_samples(trace, row)),
       greatest_(count_, [&](std::int64_t i) { return sum_of(trace, first_ + i); }),
-      times_(count_, trace.begin.value, [this](std::int64_t i) { return time(i); }) {
+      times_(count_, trace.begin.value, [this](std::int64_t i) { return time(i); }),
+      cells_(
+          times_, trace.begin.value,
+          [this](std::int64_t begin, std::int64_t end) {
+            return held(begin, before(begin), before(end));
+          },
+          [this](std::int64_t sample) { return sum(sample); }) {
   if (count_ == 0) return;
   const std::size_t parts = trace.memory_parts.size();
   const auto most = greatest_.of(0, count_, [this](std::int64_t i) { return sum(first_ + i); });
@@ -78,20 +84,31 @@ std::int64_t MemoryCurve::greatest(std::int64_t begin, std::int64_t end) const {
   return greatest(std::array{begin, end})[0];
 }
 
+std::int64_t MemoryCurve::held(std::int64_t begin, std::int64_t from, std::int64_t to) const {
+  const std::int64_t most =
+      greatest_held(
+          greatest_, from, to, [this](std::int64_t sample) { return sum(first_ + sample); },
+          [&] { return from < count_ && time(from) == begin; })
+          .index;
+  return most < 0 ? -1 : first_ + most;
+}
+
 std::vector<std::int64_t> MemoryCurve::greatest(std::span<const std::int64_t> edges) const {
   std::vector<std::int64_t> samples;
   if (edges.size() < 2) return samples;
   samples.reserve(edges.size() - 1);
-  std::int64_t from = before(edges[0]);
+  std::int64_t from = -1;  // samples before the column; -1: not known
   for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
-    const std::int64_t to = before(edges[i + 1]);
-    const std::int64_t most =
-        greatest_held(
-            greatest_, from, to, [this](std::int64_t sample) { return sum(first_ + sample); },
-            [&] { return from < count_ && time(from) == edges[i]; })
-            .index;
-    samples.push_back(most < 0 ? -1 : first_ + most);
-    from = to;
+    std::int64_t sample = -1;
+    if (cells_.find(edges[i], edges[i + 1], sample)) {
+      from = -1;
+    } else {
+      if (from < 0) from = before(edges[i]);
+      const std::int64_t to = before(edges[i + 1]);
+      sample = held(edges[i], from, to);
+      from = to;
+    }
+    samples.push_back(sample);
   }
   return samples;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -109,6 +110,10 @@ class SampleTimes {
     }
     first_.push_back(count);
   }
+  // Cells are of 2^shift() ns; those that hold samples, and one behind, are [0, cells()).
+  std::int32_t shift() const { return shift_; }
+  std::int64_t origin() const { return origin_; }  // where cell 0 begins
+  std::int64_t cells() const { return static_cast<std::int64_t>(first_.size()); }
   // Samples with a time below `at`.
   template <class Time>
   std::int64_t before(std::int64_t at, const Time& time) const {
@@ -133,6 +138,68 @@ class SampleTimes {
   std::int64_t count_ = 0, origin_ = 0;
   std::int32_t shift_ = 0;
   std::vector<std::int64_t> first_;  // per cell: the first sample not before it; then their count
+};
+
+// Of cells of time that become twice as long from level to level, the first greatest of the samples
+// that hold in each: a snapped column of a picture is such a cell, so that it reads one entry.
+class GreatestInCells {
+ public:
+  GreatestInCells() = default;
+  // Cells as those of `times`, which count from `anchor`. `greatest(begin, end)`: the sample of any
+  // range of time, -1 where none holds; `value` of a sample.
+  template <class Greatest, class Value>
+  GreatestInCells(const SampleTimes& times, std::int64_t anchor, const Greatest& greatest,
+                  const Value& value)
+      : anchor_(anchor), shift_(times.shift()) {
+    if (times.cells() == 0) return;
+    Level base{.first = (times.origin() - anchor) >> shift_};
+    base.samples.reserve(static_cast<std::size_t>(times.cells()));
+    for (std::int64_t begin = times.origin(); base.count() < times.cells();) {
+      const std::int64_t end = begin + (std::int64_t{1} << shift_);
+      base.samples.push_back(greatest(begin, end));
+      begin = end;
+    }
+    last_ = base.samples.back();
+    levels_.push_back(std::move(base));
+    while (levels_.back().count() > 2) {
+      const Level& below = levels_.back();
+      Level level{.first = below.first >> 1};
+      for (std::int64_t cell = level.first; 2 * cell < below.first + below.count(); ++cell) {
+        const std::int64_t early = sample_of(below, 2 * cell),
+                           late = sample_of(below, 2 * cell + 1);
+        const bool more = late >= 0 && (early < 0 || value(late) > value(early));
+        level.samples.push_back(more ? late : early);
+      }
+      levels_.push_back(std::move(level));
+    }
+  }
+  // Whether [begin, end) is a cell of some level; then `sample` is its entry.
+  bool find(std::int64_t begin, std::int64_t end, std::int64_t& sample) const {
+    const auto length = static_cast<std::uint64_t>(end - begin);
+    if (!std::has_single_bit(length)) return false;
+    const std::int32_t shift = std::countr_zero(length);
+    const auto level = static_cast<std::size_t>(shift - shift_);
+    if (shift < shift_ || level >= levels_.size()) return false;
+    const std::int64_t since = begin - anchor_;
+    if ((since & (end - begin - 1)) != 0) return false;
+    sample = sample_of(levels_[level], since >> shift);
+    return true;
+  }
+
+ private:
+  struct Level {
+    std::int64_t first = 0;             // its first cell, as counted from the anchor
+    std::vector<std::int64_t> samples;  // per cell
+    std::int64_t count() const { return static_cast<std::int64_t>(samples.size()); }
+  };
+  std::int64_t sample_of(const Level& level, std::int64_t cell) const {
+    if (cell < level.first) return -1;
+    if (cell >= level.first + level.count()) return last_;
+    return level.samples[static_cast<std::size_t>(cell - level.first)];
+  }
+  std::int64_t anchor_ = 0, last_ = -1;  // last_: what goes on to hold behind all cells
+  std::int32_t shift_ = 0;
+  std::vector<Level> levels_;
 };
 
 // Memory of one row: peak, when, and its parts then.
@@ -165,10 +232,14 @@ class MemoryCurve {
   std::int64_t before(std::int64_t at) const {
     return times_.before(at, [this](std::int64_t i) { return time(i); });
   }
+  // The one of [begin, end), `from` and `to` samples being before either.
+  std::int64_t held(std::int64_t begin, std::int64_t from, std::int64_t to) const;
+
   const Trace* trace_;
   std::int64_t first_ = 0, count_ = 0;
   GreatestOf greatest_;
   SampleTimes times_;
+  GreatestInCells cells_;
   MemoryPeak peak_;
 };
 

@@ -19,7 +19,7 @@ struct Heights {
   double least = 0, most = 0;
 };
 constexpr Heights kLane{11, 110}, kStream{11, 18}, kMemory{34, 130}, kLink{16, 30}, kLag{13, 44};
-constexpr double kGap = 3, kBlockGap = 18;
+constexpr double kGap = 3, kBlockGap = 18, kPanelSide = 12;
 constexpr double kLeftWithLinks = 256, kLeftWithClasses = 184;  // names are long [px]
 
 // A lane for each link that carries something, and a line for all that do not.
@@ -46,31 +46,52 @@ void place_fields(const ViewState& state, Geometry& at) {
   at.top += at.fields_height;
 }
 
-void place_panel(const Session& session, const ViewState& state, Geometry& at) {
-  if (session.compares()) at.panel_height += 30;  // two bars
-  const bool table = state.table != TableKind::None;
-  if (table) at.panel_height = std::max(at.panel_height, std::min(340.0, state.height * 0.36));
-  at.panel_y = std::max(at.top + 60.0, state.height - at.panel_height);
-  at.panel_middle = std::round(state.width * (table ? 0.58 : 0.46));
-  constexpr double kPad = 9, kSide = 12;
-  double x = kSide;
+// Where they do not fit beside the legend, that stands below them; of a narrow window they have as
+// many lines as they need.
+void place_tabs(const Session& session, const ViewState& state, Geometry& at) {
+  constexpr double kPad = 9;
+  double x = kPanelSide, y = 0;
   for (std::size_t i = 0; i < kNumTables; ++i) {
-    const double width = text_width(kTableNames[i], TextSize::Small) + 2 * kPad;
     if (!has_table(session, static_cast<TableKind>(i))) continue;
-    at.tabs.push_back({static_cast<TableKind>(i), x, width});
+    const double width = text_width(kTableNames[i], TextSize::Small) + 2 * kPad;
+    if (at.narrow && x > kPanelSide && x + width > state.width - kPanelSide) {
+      x = kPanelSide;
+      y += Geometry::kTabLine;
+    }
+    at.tabs.push_back({static_cast<TableKind>(i), x, y, width});
     x += width + 2;
   }
+  at.tabs_height = y + Geometry::kTabLine;
+}
+
+void place_panel(const Session& session, const ViewState& state, Geometry& at) {
+  constexpr double kNarrow = 600;
+  const double legend_below = session.compares() ? 220 : 190;
+  at.narrow = state.width < kNarrow;
+  place_tabs(session, state, at);
+  const bool table = state.table != TableKind::None;
+  const double beside = std::round(state.width * (table ? 0.58 : 0.46));
+  const TabSpot& last = at.tabs.back();
+  const double below_tabs = last.x + last.width > beside ? at.tabs_height : 0;
+  if (session.compares()) at.panel_height += 30;  // two bars
+  if (table) at.panel_height = std::max(at.panel_height, std::min(340.0, state.height * 0.36));
+  at.panel_height += at.narrow ? legend_below : below_tabs;
+  at.panel_y = std::max(at.top + 60.0, state.height - at.panel_height);
+  at.panel_middle = at.narrow ? state.width : beside;
+  at.legend_x = at.narrow ? kPanelSide : beside;
+  at.legend_y = at.panel_y + 20 + (at.narrow ? at.panel_height - legend_below : below_tabs);
   if (!table) return;
-  at.table_x = kSide;
+  at.table_x = kPanelSide;
   at.table_y = at.panel_y + at.tabs_height + 4;
-  at.table_width = at.panel_middle - kSide - 16;
+  at.table_width = at.panel_middle - kPanelSide - 16;
   if (state.table == TableKind::Causes && session.waterfall()) {
     constexpr std::size_t kMostNotes = 3;
     at.note_lines = static_cast<std::int32_t>(std::min(
         kMostNotes, wrapped(session.waterfall()->title, TextSize::Small, at.table_width).size()));
   }
   // A note stands below.
-  at.table_height = state.height - at.table_y - 6 - Geometry::kNoteLine * at.note_lines;
+  at.table_bottom = at.narrow ? at.legend_y - 20 : state.height;
+  at.table_height = at.table_bottom - at.table_y - 6 - Geometry::kNoteLine * at.note_lines;
 }
 
 }  // namespace
@@ -163,9 +184,10 @@ Geometry geometry(const Session& session, const ViewState& state) {
   const bool folds = folds_classes(state);
   if (folds || state.heats) at.left = kLeftWithClasses;
   if (state.links && !state.heats) at.left = kLeftWithLinks;
-  at.width = std::max(100.0, state.width - at.left - at.right);
   place_fields(state, at);
   place_panel(session, state, at);
+  if (at.narrow) at.left = std::min(at.left, std::max(90.0, std::round(state.width * 0.25)));
+  at.width = std::max(100.0, state.width - at.left - at.right);
   at.bottom = at.panel_y;
   at.pin_bottom = at.top;
   if (state.heats) {

@@ -50,7 +50,7 @@ struct FieldSpot {
 };
 struct TabSpot {
   TableKind table{};
-  double x = 0, width = 0;
+  double x = 0, y = 0, width = 0;  // y: below the panel's upper edge
 };
 
 struct Geometry {
@@ -63,9 +63,13 @@ struct Geometry {
   double width = 0;               // of the time axis
   double pin_bottom = 0;          // pinned rows end there, and the others begin
   double panel_y = 0, panel_height = 190;
-  double tabs_height = 22;
-  double panel_middle = 0;  // on the left the tabs and what they show, on the right the legend
+  static constexpr double kTabLine = 22;
+  double tabs_height = kTabLine;
+  double panel_middle = 0;            // on the left the tabs and what they show
+  double legend_x = 0, legend_y = 0;  // on the right; of a narrow window below
+  bool narrow = false;                // one above the other: a page on a phone
   double table_x = 0, table_y = 0, table_width = 0, table_height = 0;  // 0: no table
+  double table_bottom = 0;                                             // of its note
   static constexpr double kTableLine = 18, kNoteLine = 14;
   std::int32_t note_lines = 1;  // below the table
   double lane_height = 0, memory_height = 0, link_height = 0, lag_height = 0;

@@ -5,6 +5,7 @@
 // the new ones, which are then to be looked at.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -73,7 +74,15 @@ struct Screen {
   std::int32_t width, height;
   double scale;
 };
-constexpr std::array kScreens{Screen{1280, 720, 1}, Screen{1440, 900, 1}, Screen{3840, 2160, 2}};
+constexpr Screen kPhone{390, 844, 1};  // of a page that was sent
+// What asks for keys, or for a box as wide as a desk's.
+bool fits(const Screen& screen, std::string_view feature) {
+  constexpr std::array<std::string_view, 7> kWide{"arena", "fault",    "filter", "help",
+                                                  "hits",  "help-two", "inside"};
+  return screen.width > kPhone.width || std::ranges::find(kWide, feature) == kWide.end();
+}
+constexpr std::array kScreens{Screen{1280, 720, 1}, Screen{1440, 900, 1}, Screen{3840, 2160, 2},
+                              kPhone};
 
 std::string script_of(const Session& session, const ViewState& state, std::string_view script) {
   const Geometry at = geometry(session, state);
@@ -124,9 +133,12 @@ TEST(Features, AreDrawnAsTheyWereLookedAt) {
   sessions.push_back(fixture::one(fixture::many_ranks()));
   sessions.push_back(fixture::one(fixture::with_experts(fixture::full_trace(4, 6))));
   sessions.push_back(fixture::one(fixture::with_inside(fixture::full_trace(5, 9))));
+  std::size_t drawn = 0;
   for (const Feature& feature : kFeatures) {
     const Session& session = sessions[static_cast<std::size_t>(feature.of)];
     for (const Screen& screen : kScreens) {
+      if (!fits(screen, feature.name)) continue;
+      ++drawn;
       const std::string name = std::string(feature.name) + "-" + std::to_string(screen.height);
       ViewState state = initial_state(session, screen.width, screen.height, screen.scale);
       state = fixture::run(session, state, script_of(session, state, feature.script));
@@ -147,7 +159,8 @@ TEST(Features, AreDrawnAsTheyWereLookedAt) {
       EXPECT_EQ(golden[name], now[name]) << name << " is drawn otherwise";
     }
   }
-  EXPECT_EQ(now.size(), kFeatures.size() * kScreens.size());
+  EXPECT_EQ(now.size(), drawn);
+  EXPECT_GE(drawn, kFeatures.size() * 3 + kFeatures.size() / 2);
   if (std::getenv("UPDATE_GOLDEN") == nullptr) return;
   std::ofstream out(path_of_features());
   for (const auto& [name, hash] : now) out << name << " " << hash << "\n";

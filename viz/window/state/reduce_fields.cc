@@ -144,10 +144,8 @@ bool Reducer::press_field(const Geometry& at, const Event& e) {
 // Tabs, heads and lines of the table.
 bool Reducer::press_below(const Geometry& at, const Event& e) {
   for (const TabSpot& tab : at.tabs) {
-    if (e.x < tab.x || e.x >= tab.x + tab.width || e.y < at.panel_y ||
-        e.y >= at.panel_y + at.tabs_height) {
-      continue;
-    }
+    const double y = e.y - at.panel_y - tab.y;
+    if (e.x < tab.x || e.x >= tab.x + tab.width || y < 0 || y >= Geometry::kTabLine) continue;
     if (tab.table != state.table) open_table(tab.table);
     return true;
   }

@@ -136,7 +136,7 @@ void draw_heat_legend(const ViewContext& c, double left, double y, Scene& scene,
     several = several || holds_several(heat.table);
   }
   y += 26;
-  heat_colors(shown, left, y, c.theme, scene);
+  heat_colors(shown, left + (c.at.narrow ? 12 : 0), y, c.theme, scene);  // its marks are centred
   y += 32;
   for (const std::string& line : wrapped(heat_words(several), TextSize::Small, width)) {
     add_text(scene, left, y, line, TextSize::Small, c.colors.faint_text);

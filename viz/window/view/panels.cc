@@ -84,18 +84,24 @@ void draw_bar(const ViewContext& c, Scene& scene) {
       live += ", " + percent_text(sum.share(sum.inside_ops())) + " inside ops";
     }
   }
-  // The title has what the numbers leave.
+  // The title has what the numbers leave; where they leave nothing the least of them stands.
   constexpr double kBetween = 16, kLeastTitle = 60;
   const double live_x = c.state.width - 70.0;
-  const double room = live_x - text_width(live, TextSize::Normal) - kBetween - left;
-  const std::string shown =
-      clipped(title, TextSize::Title,
-              std::max(kLeastTitle, room - kBetween - text_width(line, TextSize::Normal)));
-  const double x = left + text_width(shown, TextSize::Title) + kBetween;
-  add_text(scene, left, 21, shown, TextSize::Title, c.colors.text);
-  add_text(scene, x, 20, clipped(line, TextSize::Normal, left + room - x), TextSize::Normal,
-           c.colors.faint_text);
-  add_text(scene, live_x, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
+  const auto room_beside = [&] {
+    return live_x - text_width(live, TextSize::Normal) - kBetween - left;
+  };
+  if (room_beside() < kLeastTitle) live = "bubbles " + percent_text(sum.bubble_ratio());
+  const double room = room_beside();
+  if (room >= kLeastTitle) {
+    const std::string shown =
+        clipped(title, TextSize::Title,
+                std::max(kLeastTitle, room - kBetween - text_width(line, TextSize::Normal)));
+    const double x = left + text_width(shown, TextSize::Title) + kBetween;
+    add_text(scene, left, 21, shown, TextSize::Title, c.colors.text);
+    add_text(scene, x, 20, clipped(line, TextSize::Normal, left + room - x), TextSize::Normal,
+             c.colors.faint_text);
+  }
+  if (room >= 0) add_text(scene, live_x, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
   add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text,
            Anchor::End);
 }
@@ -216,6 +222,7 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   }
   double entry_x = left, entry_y = bar_y + 18;
   const auto entry_of = [&](const Rect& swatch, std::string label) {
+    label = clipped(label, TextSize::Small, width - 24);
     const double needed = 24 + text_width(label, TextSize::Small) + 16;
     if (entry_x + needed > c.state.width - 12) {
       entry_x = left;
@@ -308,12 +315,15 @@ void draw_facts(const ViewContext& c, Scene& layer, std::span<const Fact> facts)
 static void draw_selected(const ViewContext& c, double middle, double y, Scene& scene) {
   const std::vector<Fact> facts = describe_op(c.session, c.state.selected, true);
   add_text(scene, 12, y, facts[0].name + ", " + facts[0].value, TextSize::Normal, c.colors.text);
-  const std::size_t half = facts.size() / 2;
+  // In two columns; of a narrow window in one, as far as there is room.
+  const std::size_t half = c.at.narrow ? facts.size() : facts.size() / 2;
+  const double width = c.at.narrow ? middle : middle / 2;
   for (std::size_t i = 1; i < facts.size(); ++i) {
-    const double x = i <= half ? 12 : 12 + middle / 2;
+    const double x = i <= half ? 12 : 12 + width;
     const double line = y + 18 * static_cast<double>(i <= half ? i : i - half);
+    if (c.at.narrow && line > c.at.legend_y - 24) return;
     add_text(scene, x, line, facts[i].name, TextSize::Small, c.colors.faint_text);
-    add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, middle / 2 - 96),
+    add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, width - 96),
              TextSize::Small, c.colors.text);
   }
 }
@@ -365,14 +375,21 @@ static void draw_hints(const ViewContext& c, double middle, double y, Scene& sce
   }
   double line = y + 22;
   for (const std::string_view hint : hints(c)) {
-    add_text(scene, 12, line, clipped(hint, TextSize::Small, middle - 24), TextSize::Small,
-             c.colors.faint_text);
-    line += 18;
+    // Of a narrow window in several lines, as far as there is room.
+    const std::vector<std::string> lines =
+        c.at.narrow ? wrapped(hint, TextSize::Small, middle - 24)
+                    : std::vector{clipped(hint, TextSize::Small, middle - 24)};
+    const double end = line + 18 * static_cast<double>(lines.size() - 1);
+    if (c.at.narrow && end > c.at.legend_y - 24) return;
+    for (const std::string& text : lines) {
+      add_text(scene, 12, line, text, TextSize::Small, c.colors.faint_text);
+      line += 18;
+    }
   }
 }
 
 // Below the lanes: the selected op or a table on the left, where the time in view went on the
-// right.
+// right; of a narrow window below.
 void draw_panel(const ViewContext& c, Scene& scene, SceneCache& cache) {
   scene.plates.push_back({.y = c.at.panel_y,
                           .width = static_cast<double>(c.state.width),
@@ -388,9 +405,9 @@ void draw_panel(const ViewContext& c, Scene& scene, SceneCache& cache) {
     draw_hints(c, c.at.panel_middle, y, scene);
   }
   if (c.state.heats) {
-    draw_heat_legend(c, c.at.panel_middle, c.at.panel_y + 20, scene, cache);
+    draw_heat_legend(c, c.at.legend_x, c.at.legend_y, scene, cache);
   } else {
-    shares(c, c.at.panel_middle, c.at.panel_y + 20, scene);
+    shares(c, c.at.legend_x, c.at.legend_y, scene);
   }
 }
 

@@ -412,7 +412,8 @@ class Composer {
       const double middle = row.y + std::round(c.at.lane_height / 2);
       const bool two_lines = c.session.compares() && own >= 25;
       const double name_y = two_lines ? std::max(row.y + 11, middle - 2) : middle + 4;
-      const std::string shown = clipped(name, TextSize::Small, c.at.left - (stands ? 18 : 60));
+      const std::string shown =
+          clipped(name, TextSize::Small, c.at.left - (stands || c.at.narrow ? 18 : 60));
       add_text(layer, 10, name_y, shown, TextSize::Small, c.colors.text);
       add_text(
           layer, c.state.width - 12, name_y,

@@ -32,12 +32,15 @@ std::string fault_of(const ViewContext& c, Field field) {
 
 struct TableColumns {
   std::vector<double> begin, end;
+  std::size_t count() const { return begin.size(); }
 };
+// Of those for which there is room: in a narrow window the last ones are left out.
 TableColumns columns_of(const ViewContext& c, const Table& table) {
   constexpr double kPadding = 12;
   double x = c.at.table_x;
   TableColumns all;
   for (const double width : column_widths(table, c.at.table_width)) {
+    if (x + width > c.at.table_x + c.at.table_width + kPadding + 1) break;
     all.begin.push_back(x);
     x += width;
     all.end.push_back(x - kPadding);
@@ -47,7 +50,7 @@ TableColumns columns_of(const ViewContext& c, const Table& table) {
 
 void table_heads(const ViewContext& c, const Table& table, const TableColumns& at, Scene& scene) {
   const Sort& by = c.state.sorts[static_cast<std::size_t>(c.state.table)];
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+  for (std::size_t i = 0; i < at.count(); ++i) {
     const TableColumn& column = table.columns[i];
     const bool sorted = by.column == static_cast<std::int32_t>(i);
     add_text(scene, column.number ? at.end[i] : at.begin[i] + (i == 0 ? 14 : 0), c.at.table_y + 13,
@@ -118,19 +121,17 @@ void draw_fields(const ViewContext& c, Scene& scene) {
 void draw_tabs(const ViewContext& c, Scene& scene) {
   for (const TabSpot& tab : c.at.tabs) {
     const bool here = tab.table == c.state.table;
+    const double y = c.at.panel_y + tab.y;
     if (here) {
       scene.rects.push_back({.x = tab.x,
-                             .y = c.at.panel_y,
+                             .y = y,
                              .width = tab.width,
-                             .height = c.at.tabs_height,
+                             .height = Geometry::kTabLine,
                              .fill = c.colors.background});
-      scene.rects.push_back({.x = tab.x,
-                             .y = c.at.panel_y,
-                             .width = tab.width,
-                             .height = 2,
-                             .fill = c.colors.accent});
+      scene.rects.push_back(
+          {.x = tab.x, .y = y, .width = tab.width, .height = 2, .fill = c.colors.accent});
     }
-    add_text(scene, tab.x + tab.width / 2, c.at.panel_y + 15,
+    add_text(scene, tab.x + tab.width / 2, y + 15,
              std::string(kTableNames[static_cast<std::size_t>(tab.table)]), TextSize::Small,
              here ? c.colors.text : c.colors.faint_text, Anchor::Middle);
   }
@@ -158,13 +159,14 @@ std::string draw_lines(const ViewContext& c, const Table& table, Scene& scene) {
     }
     scene.rects.push_back(
         {.x = c.at.table_x, .y = y + 5, .width = 8, .height = 8, .fill = line.color});
-    for (std::size_t k = 0; k < line.cells.size(); ++k) {
+    for (std::size_t k = 0; k < std::min(at.count(), line.cells.size()); ++k) {
       const bool number = table.columns[k].number;
       const double begin = at.begin[k] + (k == 0 ? 14 : 0);
       add_text(scene, number ? at.end[k] : begin, y + 13,
                clipped(line.cells[k].text, TextSize::Small, at.end[k] - begin), TextSize::Small,
                c.colors.text, number ? Anchor::End : Anchor::Begin);
     }
+    if (at.count() < table.columns.size()) continue;
     for (const TableLine::Bar& bar : line.bars) {  // below a text thin
       const double width = at.end.back() - at.begin.back(),
                    tall = line.cells.back().text.empty() ? 13 : 2;
@@ -194,7 +196,7 @@ void draw_table(const ViewContext& c, const Table& table, Scene& scene) {
   const auto room = static_cast<std::size_t>(c.at.note_lines);
   if (lines.size() > room && room == 1) lines = {clipped(note, TextSize::Small, c.at.table_width)};
   lines.resize(std::min(room, lines.size()));
-  double y = c.state.height - 7.0 - Geometry::kNoteLine * static_cast<double>(lines.size() - 1);
+  double y = c.at.table_bottom - 7.0 - Geometry::kNoteLine * static_cast<double>(lines.size() - 1);
   for (std::string& line : lines) {
     add_text(scene, c.at.table_x, y, std::move(line), TextSize::Small, c.colors.faint_text);
     y += Geometry::kNoteLine;
