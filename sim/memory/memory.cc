@@ -73,9 +73,11 @@ MemoryReport replay_rows(const ReplaySetup& setup, const Cluster& cluster,
     }
     RankMemory same = report.ranks[static_cast<std::size_t>(equal)];
     same.row = {row};
-    if (same.at_op) {
-      same.at_op.value += static_cast<std::int32_t>(order.first_op({row})) -
-                          static_cast<std::int32_t>(order.first_op({equal}));
+    const std::int32_t further = static_cast<std::int32_t>(order.first_op({row})) -
+                                 static_cast<std::int32_t>(order.first_op({equal}));
+    if (same.at_op) same.at_op.value += further;
+    for (Mapping& mapping : same.remapped) {
+      if (mapping.op) mapping.op.value += further;
     }
     report.ranks.push_back(same);
   }

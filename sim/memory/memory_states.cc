@@ -58,6 +58,17 @@ std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order) {
   return found;
 }
 
+std::vector<std::int32_t> backwards_of_stages(const Schedule& order, RankClass row) {
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(order.placement.stages()));
+  for (const Op& op : order.program(row)) {
+    for (const Op& work : work_of(order, op)) {
+      const bool ends = work.kind == OpKind::Backward || work.kind == OpKind::WeightGradient;
+      if (ends && work.stage.value >= 0) ++counts[work.stage.index()];
+    }
+  }
+  return counts;
+}
+
 namespace {
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;

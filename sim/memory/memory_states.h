@@ -32,6 +32,9 @@ std::vector<UnitTensors> row_units(const Layout& layout, const std::vector<Stage
 
 // Stages of each row of an order, ascending.
 std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order);
+// Per stage of the order, how often the row runs its backward, to its end: of two directions each
+// has its own micro-batches.
+std::vector<std::int32_t> backwards_of_stages(const Schedule& order, RankClass row);
 
 std::int64_t parameters_of(const std::vector<UnitTensors>& units);
 // Ranks over which ZeRO shards: the dense tensors' replicas, the experts'.

@@ -109,7 +109,7 @@ void compare_tiny_with_cpu(const std::string& model, std::vector<std::string> ke
         {.changed = changed, .backend = [type] {
            return cuda::make_backend(
                       {.type = type,
-                       .timeout_s = 120,
+                       .timeout_s = 550,
                        .label = [](OpId op) { return "op " + std::to_string(op.value); }})
                .value();
          }});

@@ -81,7 +81,7 @@ class RowReplay {
         ledger_(allocator),
         state_(*setup.profile, setup.layout.plan,
                row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
-               order_.microbatches * order_.slices,
+               backwards_of_stages(order_, row_),
                script_flags(*setup.profile, setup.layout, /*experts=*/false), setup.role, ledger_) {
     ledger_.tell_apart(setup.kinds.size());
     plan_stages();
@@ -262,10 +262,12 @@ class RowReplay {
   // Both skips return the op to go on with: what is in flight is renamed as if all had run.
   std::size_t skip_periods(std::size_t i) {
     const std::size_t periods = (steady_.end - i) / steady_.period;
-    const std::int32_t passes =
-        static_cast<std::int32_t>(periods) * steady_.microbatches * order_.slices;
-    for (StagePlan& stage : stages_) {
-      std::rotate(stage.block_of.begin(), stage.block_of.end() - passes, stage.block_of.end());
+    std::vector<std::int32_t> passes = steady_.shift;
+    for (std::int32_t& count : passes) count *= static_cast<std::int32_t>(periods) * order_.slices;
+    for (const Stage at : setup_.stages[row_.index()]) {
+      std::vector<std::int32_t>& blocks =
+          stages_[static_cast<std::size_t>(stage_at_[at.index()])].block_of;
+      std::rotate(blocks.begin(), blocks.end() - passes[at.index()], blocks.end());
     }
     state_.skip_backwards(passes);
     return i + periods * steady_.period;

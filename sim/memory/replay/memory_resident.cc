@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <utility>
 
 #include "schedules/scenario/memory/optimizer_state.h"
 #include "schedules/scenario/zero/quantized_gather.h"
@@ -24,8 +25,8 @@ std::int64_t experts_of(const std::vector<UnitTensors>& units) {
 }  // namespace
 
 ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
-                             std::vector<UnitTensors> units, std::int32_t backwards, Flags flags,
-                             ReplicaRole role, Ledger& ledger)
+                             std::vector<UnitTensors> units, std::vector<std::int32_t> backwards,
+                             Flags flags, ReplicaRole role, Ledger& ledger)
     : profile_(profile),
       plan_(plan),
       units_(std::move(units)),
@@ -33,7 +34,7 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
       role_(role),
       ledger_(ledger),
       shards_(plan),
-      backwards_per_step_(backwards),
+      backwards_per_step_(std::move(backwards)),
       gathers_(plan.holds_shards() || plan.offload.parameters),
       whole_step_(plan.keeps_gathered()),
       has_root_(plan.pipeline_parallel == 1 || whole_step_),
@@ -219,8 +220,10 @@ void ResidentState::keep_gradients(std::size_t u) {
   if (plan_.reduces_each_microbatch()) reduce(u, units_[u].total, units_[u].experts, kept);
 }
 
-void ResidentState::skip_backwards(std::int32_t count) {
-  for (std::int32_t& backwards : backwards_) backwards += count;
+void ResidentState::skip_backwards(std::span<const std::int32_t> passes) {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    backwards_[u] += passes[units_[u].stage.index()];
+  }
 }
 
 void ResidentState::start_gather(std::size_t u) {
@@ -293,7 +296,7 @@ void ResidentState::sum_unsharded(std::size_t u, std::vector<Handle>& gradients)
     }
   }
   ledger_.free(gradients);
-  if (backwards_[u] < backwards_per_step_) return;
+  if (backwards_[u] < backwards_per_step_[units_[u].stage.index()]) return;
   reduce(u, units_[u].total, units_[u].experts, unit.unsharded);
   ledger_.free(unit.gathered);
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "schedules/scenario/plan.h"
@@ -17,10 +18,10 @@ namespace rehearse::sim {
 
 class ResidentState {
  public:
-  // `backwards`: how often a unit runs backward per step. Other: a replica that holds nothing
-  // between its micro-batches.
+  // `backwards`: how often units of each stage run backward per step. Other: a replica that holds
+  // nothing between its micro-batches.
   ResidentState(const MemoryProfile& profile, const Plan& plan, std::vector<UnitTensors> units,
-                std::int32_t backwards, Flags flags, ReplicaRole role, Ledger& ledger);
+                std::vector<std::int32_t> backwards, Flags flags, ReplicaRole role, Ledger& ledger);
 
   void build();  // model and optimizer as they are before the first step, without moments
   void create_moments();
@@ -35,8 +36,8 @@ class ResidentState {
   void enter(std::size_t unit, std::ptrdiff_t next);
   void leave_forward(std::size_t unit);
   void leave_backward(std::size_t unit);  // after B, or W where the backward is split
-  // Passes that a replay leaves out.
-  void skip_backwards(std::int32_t count);
+  // Passes that a replay leaves out, per stage.
+  void skip_backwards(std::span<const std::int32_t> passes);
 
  private:
   struct Unit {
@@ -74,7 +75,7 @@ class ResidentState {
   ReplicaRole role_;
   Ledger& ledger_;
   Shards shards_;
-  std::int32_t backwards_per_step_;
+  std::vector<std::int32_t> backwards_per_step_;  // per stage
   bool gathers_;
   bool whole_step_;  // what is gathered stays, and gradients are summed unsharded, for the step
   // Embedding and head are one unit, gathered like the last layer until its backward. Under a

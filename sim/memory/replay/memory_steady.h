@@ -10,11 +10,11 @@
 
 namespace rehearse::sim {
 
-// Op i + period does what op i does, `microbatches` later, for all i in [begin, end). Period 0:
-// nowhere for long enough.
+// Op i + period does what op i does, shift[stage of i] micro-batches later, for all i in [begin,
+// end). Period 0: nowhere for long enough.
 struct SteadyPhase {
   std::size_t begin = 0, end = 0, period = 0;
-  std::int32_t microbatches = 0;
+  std::vector<std::int32_t> shift;  // per stage of the schedule; 0: not of this row
 };
 SteadyPhase steady_phase(const Schedule& order, RankClass row);
 

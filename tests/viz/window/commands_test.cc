@@ -161,8 +161,8 @@ TEST(Pins, StayAboveTheOthers) {
   EXPECT_EQ(found.lane->row, 2);
   // Scrolled to the end the last row is whole.
   const ViewState end = run(session, state, "wheel 0 -1000\n");
-  const RowSpot& last = geometry(session, end).rows.back();
-  EXPECT_LE(last.y + last.height, geometry(session, end).bottom);
+  const Geometry there = geometry(session, end);
+  EXPECT_LE(there.rows.back().y + there.rows.back().height, there.bottom);
   EXPECT_TRUE(run(session, state, "do pin 2\ndo pin 30\n").pinned.empty());
   EXPECT_TRUE(run(session, state, "key P shift\n").pinned.empty());
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <vector>
 
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
@@ -80,6 +81,35 @@ TEST_F(Remapping, AddsTheTimeOfItsBytesToTheOpsThatCauseIt) {
     EXPECT_EQ(pricing.rests_on.size(), pricing.table.costs.size());
   }
   EXPECT_DOUBLE_EQ(remap_seconds(memory, 1000), bytes * 1e-12);
+}
+
+// Ranks of pipelines in two directions mirror each other and do alike; each says its own ops.
+TEST(RemappingInTwoDirections, IsOfEachRanksOwnOps) {
+  const Result<Scenario> scenario = parse_scenario(
+      R"({"model": "models/llama3.2-3b.json", "cluster": "clusters/sail-a100-80gb.json",
+          "plan": {"data_parallel": 1, "zero_stage": 3, "pipeline_parallel": 2, "prefetch": 2,
+                   "document_length": {"mean": 200, "maximum": 4096}, "optimizer_bytes": 30,
+                   "precision": "fp32", "schedule": "dualpipe", "micro_batch": 1,
+                   "global_batch": 18, "sequence_length": 512}})",
+      "test.json", 1, {});
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+  const Result<Prediction> made = predict(scenario.value(), cluster.value());
+  ASSERT_TRUE(made) << made.error().message;
+  const Prediction& p = made.value();
+  ASSERT_EQ(p.memory.ranks.size(), 2u);
+  for (std::int32_t row = 0; row < 2; ++row) {
+    const auto begin = static_cast<std::int64_t>(p.order.first_op({row})),
+               end = begin + static_cast<std::int64_t>(p.order.program({row}).size());
+    const std::vector<Mapping>& remapped = p.memory.ranks[static_cast<std::size_t>(row)].remapped;
+    EXPECT_EQ(remapped.size(), p.memory.ranks[0].remapped.size());
+    EXPECT_GE(remapped.size(), 2u);
+    for (const Mapping& mapping : remapped) {
+      if (!mapping.op) continue;
+      EXPECT_GE(mapping.op.value, begin) << "row " << row;
+      EXPECT_LT(mapping.op.value, end) << "row " << row;
+    }
+  }
 }
 
 }  // namespace
