@@ -9,8 +9,8 @@
 namespace rehearse::viz {
 
 struct ArenaBlock {
-  std::int32_t value = 0;            // index into Trace::values
-  std::int64_t begin = 0, end = 0;   // [ns]: its first op's begin, its last use's end
+  std::int32_t value = 0;           // index into Trace::values
+  std::int64_t begin = 0, end = 0;  // [ns]: its first op's begin, its last use's end
   std::int64_t offset = 0, bytes = 0;
   std::size_t part = 0;  // of Trace::memory_parts
 };

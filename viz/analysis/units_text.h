@@ -17,7 +17,7 @@ std::int64_t nice_step(double least);
 std::string bytes_text(std::int64_t bytes);  // "12.3 GB": 10^9, as reports and data sheets have it
 // The same in the unit of another size: sizes that stand together are read in one.
 std::string bytes_text(std::int64_t bytes, std::int64_t unit_of);
-std::string percent_text(double share);      // 0.273 -> "27.3 %"
+std::string percent_text(double share);  // 0.273 -> "27.3 %"
 std::string fixed_text(double value, int decimals);
 
 }  // namespace rehearse::viz
