@@ -23,7 +23,7 @@ class Period {
 
   bool alike(std::size_t i) {
     const auto now = work_of(order_, program_[i]), later = work_of(order_, program_[i + ops_]);
-    if (program_[i].kind != program_[i + ops_].kind) return false;
+    if (program_[i].kind != program_[i + ops_].kind || now.size() != later.size()) return false;
     for (std::size_t w = 0; w < now.size(); ++w) {
       if (now[w].kind != later[w].kind || now[w].stage != later[w].stage ||
           now[w].slice != later[w].slice || now[w].stage.value < 0) {
