@@ -168,7 +168,7 @@ TEST(Train, TimesStepsFromOneToTheNext) {
     ASSERT_EQ(ended.size(), all.size());
     for (std::size_t step = 1; step < all.size(); ++step) {
       const double between = std::chrono::duration<double>(ended[step] - ended[step - 1]).count();
-      EXPECT_NEAR(all[step].seconds, between - aside, 0.15) << aside;
+      EXPECT_NEAR(all[step].seconds, between - aside, 0.15) << aside;  // half of what may be wrong
     }
   }
 }

@@ -422,6 +422,29 @@ TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
   EXPECT_GE(seen.size(), 12u);
 }
 
+// Where directions meet in a rank, a unit has run its last backward of the step when those of its
+// own direction are through: what was summed up is reduced then, and the rank holds twice the
+// shards of a rank with one direction, not whole gradients.
+TEST(Memory, AUnitOfTwoDirectionsIsReducedBehindItsOwnBackwards) {
+  const auto steady = [](std::string_view schedule) {
+    const Result<Scenario> scenario = parse_scenario(
+        R"({"model": "models/llama3-8b.json", "cluster": "clusters/dgx-a100-80gb.json",
+            "plan": {"data_parallel": 4, "pipeline_parallel": 2, "zero_stage": 3, "micro_batch": 1,
+                     "global_batch": 32, "sequence_length": 2048, "runtime": "fsdp",
+                     "schedule": ")" +
+            std::string(schedule) + R"("}})",
+        "test.json", 1, {});
+    EXPECT_TRUE(scenario) << scenario.error().message;
+    const Scenario& asked = scenario.value();
+    const Result<ScheduleShape> shape = shape_of(asked.plan);
+    EXPECT_TRUE(shape) << shape.error().message;
+    const Schedule order = generate(asked.plan.schedule, shape.value()).value();
+    return predict_memory(profile_of("fsdp"), {asked.model, asked.plan}, a100(), order)
+        .steady_allocated;
+  };
+  EXPECT_LT(steady("chimera"), 2.2 * static_cast<double>(steady("1f1b")));
+}
+
 // The steady phase of a long step is replayed until it changes nothing; replaying it all gives the
 // same peak, but for blocks that fit differently.
 TEST(Memory, LeavesOutOnlyWhatChangesNothing) {

@@ -69,28 +69,26 @@ void draw_bar(const ViewContext& c, Scene& scene) {
   }
   const auto [begin, end] = c.shown_range();
   const Summary sum = c.summary_of(0, begin, end);
-  std::string live =
-      (c.state.range ? "range " : "in view ") + time_text(static_cast<std::int64_t>(end - begin));
+  const std::string shown_time = (c.state.range ? "range " : "in view ") +
+                                 time_text(static_cast<std::int64_t>(end - begin)) + " · ";
+  std::string bubbles = "bubbles " + percent_text(sum.bubble_ratio()), inside;
   if (c.session.compares()) {  // what both traces know
     const Summary other = c.summary_of(1, begin, end);
     const bool both = sum.inside_unknown == other.inside_unknown;
-    live += both ? " · bubbles " + percent_text(sum.bubble_ratio()) + " / " +
-                       percent_text(other.bubble_ratio())
-                 : " · bubbles between ops " + percent_text(sum.share(sum.between_ops())) + " / " +
-                       percent_text(other.share(other.between_ops()));
-  } else {
-    live += " · bubbles " + percent_text(sum.bubble_ratio());
-    if (sum.inside_ops() > 0) {
-      live += ", " + percent_text(sum.share(sum.inside_ops())) + " inside ops";
-    }
+    bubbles = both ? bubbles + " / " + percent_text(other.bubble_ratio())
+                   : "bubbles between ops " + percent_text(sum.share(sum.between_ops())) + " / " +
+                         percent_text(other.share(other.between_ops()));
+  } else if (sum.inside_ops() > 0) {
+    inside = ", " + percent_text(sum.share(sum.inside_ops())) + " inside ops";
   }
+  std::string live = shown_time + bubbles + inside;
   // The title has what the numbers leave; where they leave nothing the least of them stands.
-  constexpr double kBetween = 16, kLeastTitle = 60;
+  constexpr double kBetween = 16, kLeastTitle = 60, kLeastWords = 40;
   const double live_x = c.state.width - 70.0;
   const auto room_beside = [&] {
     return live_x - text_width(live, TextSize::Normal) - kBetween - left;
   };
-  if (room_beside() < kLeastTitle) live = "bubbles " + percent_text(sum.bubble_ratio());
+  if (room_beside() < kLeastTitle) live = bubbles;
   const double room = room_beside();
   if (room >= kLeastTitle) {
     const std::string shown =
@@ -98,8 +96,9 @@ void draw_bar(const ViewContext& c, Scene& scene) {
                 std::max(kLeastTitle, room - kBetween - text_width(line, TextSize::Normal)));
     const double x = left + text_width(shown, TextSize::Title) + kBetween;
     add_text(scene, left, 21, shown, TextSize::Title, c.colors.text);
-    add_text(scene, x, 20, clipped(line, TextSize::Normal, left + room - x), TextSize::Normal,
-             c.colors.faint_text);
+    if (left + room - x >= kLeastWords)
+      add_text(scene, x, 20, clipped(line, TextSize::Normal, left + room - x), TextSize::Normal,
+               c.colors.faint_text);
   }
   if (room >= 0) add_text(scene, live_x, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
   add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text,
