@@ -71,7 +71,8 @@ class FullestMoments {
       if (replayed == nullptr) {  // on the same side of what both leave out
         known_ = stands(op, 0, rank.at_op_behind);
       } else if (!stands(op, 0, false) && !stands(op, left_out(), true)) {
-        known_ = among_left_out(op);
+        // Numbers are those of the whole step where nothing has been left out before.
+        known_ = (!rank.at_op_behind || is_whole()) && among_left_out(op);
       }
     }
   }
@@ -81,8 +82,9 @@ class FullestMoments {
   }
 
  private:
-  std::int32_t left_out() const {  // of each direction
-    return (p_.plan.microbatches() - p_.order.microbatches) / directions_;
+  bool is_whole() const { return order_.microbatches == p_.plan.microbatches(); }
+  std::int32_t left_out() const {  // of each direction, of what was replayed
+    return (order_.microbatches - p_.order.microbatches) / directions_;
   }
   std::int64_t start(std::int32_t op) const {
     return p_.timeline.start[static_cast<std::size_t>(op)].value;
@@ -155,7 +157,6 @@ std::vector<std::int32_t> shorter_steps(const Plan& plan, std::int32_t repeated)
   for (std::int64_t length = least; kShorter * length <= m; length *= kShorter) {
     const auto at_least = static_cast<std::int32_t>(length);
     steps.push_back(at_least + (m - at_least) % repeated);
-    if (steps.size() == 2) break;
   }
   return steps;
 }
@@ -208,9 +209,11 @@ void leave_out(Prediction& p, const Program& program, Shortened shortened,
   const Nanoseconds later = times * repetition.period;
   const std::int32_t directions = p.schedule.placement.up.empty() ? 1 : 2;
   const std::int32_t more = left_out / directions, first_up = m / directions;
+  if (replayed) p.order = std::move(*replayed);
+  const std::int32_t unseen = (m - p.order.microbatches) / directions;  // by the replay of memory
   for (const RankMemory& rank : p.memory.ranks) {
-    if (!rank.at_op || replayed) continue;
-    renumber(p.order, p.order.ops[rank.at_op.index()], first_up, more, rank.at_op_behind);
+    if (!rank.at_op || unseen == 0) continue;
+    renumber(p.order, p.order.ops[rank.at_op.index()], first_up, unseen, rank.at_op_behind);
   }
   for (std::size_t i = 0; i < p.schedule.ops.size(); ++i) {
     const bool behind = p.timeline.start[i] >= repetition.until;
@@ -224,7 +227,6 @@ void leave_out(Prediction& p, const Program& program, Shortened shortened,
     schedule->microbatches = m;
     if (directions == 2) schedule->placement.first_up = first_up;
   }
-  if (replayed) p.order = std::move(*replayed);
   std::vector<RepeatedOps> parts;
   for (std::size_t r = 0; r < repetition.begin.size(); ++r) {
     parts.push_back({repetition.begin[r], repetition.begin[r] + repetition.length[r], times});

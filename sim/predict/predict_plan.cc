@@ -159,36 +159,55 @@ void name_memory_ops(Prediction& p) {
   }
 }
 
+// Memory over the prediction's order, or where it does not repeat itself there, over the first
+// longer one in which it does, at last the plan's. `shorter`, `replayed`: as of perform.
+Result<> replay_memory(Prediction& p, std::optional<Schedule>& replayed, const Scenario& scenario,
+                       const Layout& layout, const Cluster& cluster, const PredictOptions& options,
+                       const ShorterOrders* shorter) {
+  const MemoryProfile& profile = options.tables->profile(p.plan);
+  const MemoryNeed* need = options.need ? &*options.need : nullptr;
+  const auto found = [&](const Schedule& order) {
+    p.memory = predict_memory(profile, layout, cluster, order, need);
+    return p.memory.left_out || p.memory.ruled_out;
+  };
+  if (found(p.order) || shorter == nullptr) return {};
+  for (const std::int32_t length : shorter_steps(p.plan, shorter->repeated())) {
+    if (length <= p.order.microbatches) continue;
+    replayed = shorter->with(length);
+    if (replayed && found(*replayed)) return {};
+  }
+  Plan whole = p.plan;
+  Result<Schedule> order = order_of(scenario.model, whole);
+  if (!order) return order.error();
+  replayed = std::move(order).value();
+  found(*replayed);
+  return {};
+}
+
 // How a step is performed, op by op: memory, program, costs and times of the prediction's order.
-// False: no times, as memory alone was asked for or is too much. `replayed`: filled with the plan's
-// order where the prediction's is shorter and memory does not repeat itself in that.
+// False: no times, as memory alone was asked for or is too much. `shorter`: whence the prediction's
+// order is; null: that is the plan's. `replayed`: filled with a longer one of them, or the plan's,
+// where memory does not repeat itself in the prediction's.
 Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& replayed,
                      const Scenario& scenario, const Layout& layout,
-                     const std::shared_ptr<CostModels>& models, const PredictOptions& options) {
+                     const std::shared_ptr<CostModels>& models, const PredictOptions& options,
+                     const ShorterOrders* shorter) {
   const Plan& plan = p.plan;
   const Cluster& cluster = models->cluster;
   const HardwareTables& tables = *options.tables;
   const bool arena = plan.runtime.performer().plans_arena;
-  const bool shorter = p.order.microbatches != plan.microbatches();
   const auto enough = [&] {
     return options.memory_limit && p.memory.even_peak_device > *options.memory_limit;
   };
   if (!arena && options.memory) {
-    const MemoryNeed* need = options.need ? &*options.need : nullptr;
-    p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order, need);
+    const Result<> replayed_all =
+        replay_memory(p, replayed, scenario, layout, cluster, options, shorter);
+    if (!replayed_all) return replayed_all.error();
     if (p.memory.ruled_out) return false;
-    if (shorter && !p.memory.left_out) {
-      Plan whole = plan;
-      Result<Schedule> order = order_of(scenario.model, whole);
-      if (!order) return order.error();
-      replayed = std::move(order).value();
-      p.memory = predict_memory(tables.profile(plan), layout, cluster, *replayed, need);
-      if (p.memory.ruled_out) return false;
-    }
     if (p.memory.beyond_count) {
       return Error{"plan.global_batch: a GPU would keep more than 2^62 bytes for its backwards"};
     }
-    if (shorter && remaps(p.memory)) return false;
+    if (shorter != nullptr && remaps(p.memory)) return false;
     if (enough()) return false;
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
@@ -236,7 +255,7 @@ Result<bool> perform(Prediction& p, Program& program, std::optional<Schedule>& r
   }
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
   if (plan.offload.any()) add_host_memory(p, cluster);
-  if (!shorter) name_memory_ops(p);
+  if (shorter == nullptr) name_memory_ops(p);
   if (!options.timeline || enough()) return false;
 
   if (!models->compute || p.schedule.rows.size() != rows) {  // not priced, or not with these rows
@@ -313,7 +332,8 @@ std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& 
     p.warnings = precision_warnings(plan, models->cluster);
     Program program;
     std::optional<Schedule> replayed;
-    const Result<bool> performed = perform(p, program, replayed, scenario, layout, models, options);
+    const Result<bool> performed =
+        perform(p, program, replayed, scenario, layout, models, options, &shorter);
     if (p.memory.ruled_out) return p;
     if (!performed || !performed.value())
       return {};  // no length mends that, and the whole says why
@@ -396,7 +416,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   p.warnings = precision_warnings(plan, models->cluster);
   Program program;
   std::optional<Schedule> unused;
-  const Result<bool> timed = perform(p, program, unused, scenario, layout, models, options);
+  const Result<bool> timed =
+      perform(p, program, unused, scenario, layout, models, options, /*shorter=*/nullptr);
   if (!timed) return timed.error();
   if (!timed.value()) return p;
   p.bubbles = attribute(program, p.pricing.table, p.timeline);

@@ -119,7 +119,7 @@ class RowReplay {
                         .memory = ledger_.result()};
     result.kinds = ledger_.kinds_at_peak();
     result.left_out = left_out_;
-    result.memory.left_out = least_left_out_ > 3 * steady_.period && !ledger_.out_of_memory();
+    result.memory.left_out = least_left_out_ > 3 * steady_.period;
     result.samples = std::move(samples_);
     result.last_step = last_step_;
     result.memory.row = row_;
@@ -190,7 +190,9 @@ class RowReplay {
     ledger_.begin_step();
     last_step_ = samples_.size();
     step();
-    least_left_out_ = std::min(least_left_out_, left_out_);
+    // A longer order runs out of memory at the same op, where that is before what it has more.
+    const bool ended_before = ledger_.out_of_memory() && left_out_ == 0 && at_ < steady_.end;
+    if (!ended_before) least_left_out_ = std::min(least_left_out_, left_out_);
     ledger_.op = {};
     ledger_.behind = false;
     if (setup_.samples) ledger_.watch();
@@ -244,6 +246,7 @@ class RowReplay {
         i = to;
         ledger_.behind = true;
       }
+      at_ = i;
       ledger_.op = {static_cast<std::int32_t>(begin + i)};
       if (setup_.samples) ledger_.watch();
       for (const Op& work : work_of(order_, program[i])) run_op(work);
@@ -350,6 +353,7 @@ class RowReplay {
   SteadyPhase steady_;
   std::vector<std::int32_t> in_flight_;  // per op; empty: only whole periods are left out
   std::vector<MemorySample> samples_;
+  std::size_t at_ = 0;  // the op that is replayed, in the row's program
   std::size_t quiet_ops_ = 0, left_out_ = 0, last_step_ = 0;
   std::size_t least_left_out_ = static_cast<std::size_t>(-1);  // of the steps so far
 };

@@ -11,6 +11,9 @@ namespace rehearse::sim {
 
 namespace {
 
+// Lengths of a period that are tried, each by the ops that it finds alike.
+constexpr int kMostTried = 256;
+
 // Whether ops a period apart are alike, each stage's some micro-batches later: its first two say
 // how many. Where directions meet in a row each has its own numbers, and its own stage.
 class Period {
@@ -36,6 +39,17 @@ class Period {
     }
     return true;
   }
+  // As many micro-batches end in a period as begin.
+  bool balanced(std::size_t begin) const {
+    std::int32_t open = 0;
+    for (const Op& op : program_.subspan(begin, ops_)) {
+      for (const Op& work : work_of(order_, op)) {
+        open += work.kind == OpKind::Forward;
+        open -= work.kind == OpKind::Backward || work.kind == OpKind::WeightGradient;
+      }
+    }
+    return open == 0;
+  }
   std::vector<std::int32_t> shift() && { return std::move(shift_); }
 
  private:
@@ -48,20 +62,24 @@ class Period {
 }  // namespace
 
 SteadyPhase steady_phase(const Schedule& order, RankClass row) {
-  const std::size_t ops = order.program(row).size();
-  if (order.microbatches < 4 || ops % static_cast<std::size_t>(order.microbatches)) return {};
-  const std::size_t per_microbatch = ops / static_cast<std::size_t>(order.microbatches);
-  for (std::int32_t group = 1; 4 * group <= order.microbatches; ++group) {
-    const std::size_t period = per_microbatch * static_cast<std::size_t>(group);
+  const auto program = order.program(row);
+  const std::size_t ops = program.size(), middle = ops / 2;
+  SteadyPhase longest;
+  int tried = 0;
+  for (std::size_t period = 1; 2 * period < ops && tried < kMostTried; ++period) {
+    const std::size_t early = middle - period / 2;  // so that both lie as far from either end
     Period repeated(order, row, period);
-    std::size_t begin = (ops - period) / 2, end = begin;  // [begin, end): alike
+    if (early + period >= ops || !repeated.alike(early)) continue;
+    ++tried;
+    if (!repeated.balanced(early)) continue;
+    std::size_t begin = early, end = early + 1;  // [begin, end): alike
     while (begin > 0 && repeated.alike(begin - 1)) --begin;
     while (end + period < ops && repeated.alike(end)) ++end;
-    if (end - begin >= 2 * period) {
-      return {.begin = begin, .end = end, .period = period, .shift = std::move(repeated).shift()};
-    }
+    if (end - begin < 2 * period || end - begin <= longest.end - longest.begin) continue;
+    longest = {.begin = begin, .end = end, .period = period, .shift = std::move(repeated).shift()};
+    if (2 * (end - begin) >= ops) break;  // a longer one is several of it
   }
-  return {};
+  return longest;
 }
 
 std::vector<std::int32_t> in_flight_counts(const Schedule& order, RankClass row) {

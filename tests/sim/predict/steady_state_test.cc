@@ -12,6 +12,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/passes/planned/plan_order.h"
 #include "schedules/scenario/plan_shape.h"
+#include "sim/memory/replay/memory_steady.h"
 #include "sim/predict/left_out.h"
 #include "sim/predict/predict.h"
 #include "sim/report/report.h"
@@ -46,6 +47,7 @@ std::string with_many_microbatches(std::string_view name, ScenarioText& text, co
   const std::int64_t p = plan.pipeline_parallel, known = info->growth == Growth::Otherwise ? 16 : 1,
                      n = std::max({p, std::int64_t{plan.microbatch_group_size}, known});
   std::int64_t m = 4 * (6 * p + 6 * 2 * n + 56) + chance.below(4 * p);
+  if (chance.percent(30)) m *= 4;  // so that several lengths are worth a try
   if (!may_repeat(*info)) m = 2 * p + chance.below(20);
   m += (p - m % p) % p;
   m += m % 2 * p;
@@ -139,6 +141,46 @@ TEST(SteadyState, HasTheReportOfTheWholeStep) {
     EXPECT_TRUE(of.left_out > 0 || !may_repeat(info)) << info.name;
   }
   std::printf("%d plans in all\n", total);
+}
+
+// Of every order that is known to grow, over half of every row at least: where directions meet,
+// where an op does two things at once, where the first period that looks like one is none.
+TEST(SteadyState, OfMemoryIsFoundInEveryRow) {
+  std::int32_t rows = 0;
+  for (const ScheduleInfo& info : schedule_table()) {
+    for (const std::int32_t p : {2, 4, 8}) {
+      const Result<ScheduleShape> shape =
+          resolve_shape(info, {.positions = p, .microbatches = 30 * p});
+      if (!shape || !may_repeat(info)) continue;
+      if (repeated_microbatches(info, shape.value()) == 0) continue;
+      const Result<Schedule> order = generate(info.name, shape.value());
+      ASSERT_TRUE(order);
+      for (RankClass row{0}; row.value < order.value().num_rows(); ++row.value, ++rows) {
+        const SteadyPhase phase = steady_phase(order.value(), row);
+        EXPECT_GE(2 * (phase.end - phase.begin), order.value().program(row).size())
+            << order.value().name << ", row " << row.value;
+      }
+    }
+  }
+  EXPECT_GE(rows, 100);
+}
+
+// Where every replay runs out of memory before anything could be left out, a longer one does too.
+TEST(SteadyState, TellsMemoryThatDoesNotFit) {
+  const Result<Scenario> scenario = parse_scenario(
+      R"({"model": "phi-4", "cluster": "l4-8", "plan": {"pipeline_parallel": 8, "virtual_stages": 4,
+          "data_parallel": 4, "global_batch": 8000, "schedule": "interleaved_zb1p",
+          "sequence_length": 1024, "runtime": "fsdp", "zero_stage": 2,
+          "precision": {"parameters": 2, "optimizer": 8, "compute": "fp16"}}})",
+      "here", 1, {});
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const Result<Prediction> p = predict(scenario.value(), cluster.value(), {.leave_out = true});
+  ASSERT_TRUE(p) << p.error().message;
+  EXPECT_TRUE(p.value().memory.left_out);
+  EXPECT_GT(p.value().memory.peak_device, cluster.value().capacity().value);
+  EXPECT_GT(p.value().left_out.times, 0);
 }
 
 }  // namespace
