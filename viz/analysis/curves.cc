@@ -56,11 +56,8 @@ MemoryCurve::MemoryCurve(const Trace& trace, RankClass row)
       greatest_(count_, [&](std::int64_t i) { return sum_of(trace, first_ + i); }),
       times_(count_, trace.begin.value, [this](std::int64_t i) { return time(i); }),
       cells_(
-          times_, trace.begin.value,
-          [this](std::int64_t begin, std::int64_t end) {
-            return held(begin, before(begin), before(end));
-          },
-          [this](std::int64_t sample) { return sum(sample); }) {
+          times_, count_, trace.begin.value, [this](std::int64_t i) { return time(i); },
+          [this](std::int64_t i) { return sum(first_ + i); }) {
   if (count_ == 0) return;
   const std::size_t parts = trace.memory_parts.size();
   const auto most = greatest_.of(0, count_, [this](std::int64_t i) { return sum(first_ + i); });
@@ -85,6 +82,7 @@ std::int64_t MemoryCurve::greatest(std::int64_t begin, std::int64_t end) const {
 }
 
 std::int64_t MemoryCurve::held(std::int64_t begin, std::int64_t from, std::int64_t to) const {
+  if (from == to) return from == 0 ? -1 : first_ + from - 1;  // none begins in it
   const std::int64_t most =
       greatest_held(
           greatest_, from, to, [this](std::int64_t sample) { return sum(first_ + sample); },
@@ -102,6 +100,7 @@ std::vector<std::int64_t> MemoryCurve::greatest(std::span<const std::int64_t> ed
     std::int64_t sample = -1;
     if (cells_.find(edges[i], edges[i + 1], sample)) {
       from = -1;
+      if (sample >= 0) sample += first_;
     } else {
       if (from < 0) from = before(edges[i]);
       const std::int64_t to = before(edges[i + 1]);

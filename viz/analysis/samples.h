@@ -143,27 +143,32 @@ class SampleTimes {
 class GreatestInCells {
  public:
   GreatestInCells() = default;
-  // Cells as those of `times`, which count from `anchor`. `greatest(begin, end)`: the sample of any
-  // range of time, -1 where none holds; `value` of a sample.
-  template <class Greatest, class Value>
-  GreatestInCells(const SampleTimes& times, std::int64_t anchor, const Greatest& greatest,
-                  const Value& value)
-      : anchor_(anchor), shift_(times.shift()) {
-    if (times.cells() == 0) return;
+  // Cells as those of `times`, which count from `anchor`, and some that are shorter, down to some
+  // two samples each. `time` and `value` of a sample; there are fewer than 2^31.
+  template <class Time, class Value>
+  GreatestInCells(const SampleTimes& times, std::int64_t count, std::int64_t anchor,
+                  const Time& time, const Value& value)
+      : anchor_(anchor), shift_(std::max(times.shift() - kFiner, 0)) {
+    if (count == 0) return;
+    const std::int64_t length = std::int64_t{1} << shift_;
     Level base{.first = (times.origin() - anchor) >> shift_};
-    base.samples.reserve(static_cast<std::size_t>(times.cells()));
-    for (std::int64_t begin = times.origin(); base.count() < times.cells();) {
-      const std::int64_t end = begin + (std::int64_t{1} << shift_);
-      base.samples.push_back(greatest(begin, end));
-      begin = end;
+    base.samples.reserve(static_cast<std::size_t>(times.cells() << (times.shift() - shift_)));
+    std::int64_t begin = times.origin();
+    for (std::int64_t next = 0; next < count; begin += length) {
+      // What began earlier holds until the first that begins here.
+      std::int64_t best = next > 0 && time(next) > begin ? next - 1 : -1;
+      for (; next < count && time(next) < begin + length; ++next) {
+        if (best < 0 || value(next) > value(best)) best = next;
+      }
+      base.samples.push_back(static_cast<std::int32_t>(best));
     }
-    last_ = base.samples.back();
+    last_ = static_cast<std::int32_t>(count - 1);
     levels_.push_back(std::move(base));
     while (levels_.back().count() > 2) {
       const Level& below = levels_.back();
       Level level{.first = below.first >> 1};
       for (std::int64_t cell = level.first; 2 * cell < below.first + below.count(); ++cell) {
-        const std::int64_t early = sample_of(below, 2 * cell),
+        const std::int32_t early = sample_of(below, 2 * cell),
                            late = sample_of(below, 2 * cell + 1);
         const bool more = late >= 0 && (early < 0 || value(late) > value(early));
         level.samples.push_back(more ? late : early);
@@ -185,18 +190,19 @@ class GreatestInCells {
   }
 
  private:
+  static constexpr std::int32_t kFiner = 3;
   struct Level {
     std::int64_t first = 0;             // its first cell, as counted from the anchor
-    std::vector<std::int64_t> samples;  // per cell
+    std::vector<std::int32_t> samples;  // per cell
     std::int64_t count() const { return static_cast<std::int64_t>(samples.size()); }
   };
-  std::int64_t sample_of(const Level& level, std::int64_t cell) const {
+  std::int32_t sample_of(const Level& level, std::int64_t cell) const {
     if (cell < level.first) return -1;
     if (cell >= level.first + level.count()) return last_;
     return level.samples[static_cast<std::size_t>(cell - level.first)];
   }
-  std::int64_t anchor_ = 0, last_ = -1;  // last_: what goes on to hold behind all cells
-  std::int32_t shift_ = 0;
+  std::int64_t anchor_ = 0;
+  std::int32_t shift_ = 0, last_ = -1;  // last_: what goes on to hold behind all cells
   std::vector<Level> levels_;
 };
 

@@ -62,8 +62,13 @@ void paint_memory(const Trace& trace, RankClass row, const MemoryCurve& curve, c
   }
   const std::vector<std::int64_t> samples = curve.greatest(frame.edges);
   std::int64_t before = -1;
+  const std::int64_t* const bytes = trace.memory_bytes.view().data();
+  constexpr std::size_t kAhead = 12;  // columns; each reads elsewhere
   for (std::size_t column = 0; column < frame.num_columns(); ++column) {
     if (frame.edges[column] >= trace.end.value) break;
+    if (column + kAhead < samples.size() && samples[column + kAhead] >= 0) {
+      __builtin_prefetch(bytes + samples[column + kAhead] * static_cast<std::int64_t>(parts));
+    }
     const std::int64_t sample = samples[column];
     if (sample < 0 || sample == before) continue;
     before = sample;
