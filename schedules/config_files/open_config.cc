@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "schedules/base/utf8.h"
 #include "schedules/config_files/arguments.h"
 #include "schedules/config_files/document_flags.h"
 #include "schedules/config_files/opened_file.h"
@@ -14,6 +15,8 @@
 
 namespace rehearse {
 namespace {
+
+constexpr std::size_t kMostPrinted = 4096;  // characters of an error or a warning
 
 class Opener {
  public:
@@ -462,7 +465,16 @@ Result<std::vector<Framework>> known_frameworks(const std::string& named) {
 
 Result<OpenedConfig> open_config(const ConfigFiles& files,
                                  const std::vector<Framework>& frameworks) {
-  return Opener(files, frameworks).run();
+  Result<OpenedConfig> opened = Opener(files, frameworks).run();
+  // What a file says stands in them word for word, and words of a file may go on over lines.
+  if (!opened) {
+    Error error = opened.error();
+    error.message = printable(error.message, kMostPrinted);
+    return error;
+  }
+  OpenedConfig config = std::move(opened).value();
+  for (std::string& warning : config.settings.warnings) warning = printable(warning, kMostPrinted);
+  return config;
 }
 
 Result<OpenedConfig> open_config(const ConfigFiles& files) {

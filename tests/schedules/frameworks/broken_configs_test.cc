@@ -71,6 +71,12 @@ std::vector<fs::path> examples() {
   return found;
 }
 
+// What is said of a word that goes on over lines stands on one.
+TEST_F(BrokenConfigs, WordsOverLinesAreSaidOnOne) {
+  EXPECT_NE(said("train.sh", "torchrun 'a\nb.py' --zork 1\n").find("a?b.py"), std::string::npos);
+  EXPECT_NE(said("recipe.py", "print(\"\"\"a\nb\"\"\")\n").find("a?b"), std::string::npos);
+}
+
 TEST_F(BrokenConfigs, CutAnywhereTheyAreRead) {
   for (const fs::path& path : examples()) {
     const std::string whole = bytes_of(path);
