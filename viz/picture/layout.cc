@@ -80,7 +80,7 @@ class LaneLayout {
   }
 
   ColumnTable run() {
-    ColumnTable table{.kinds = std::span{lane_.kinds}.first(kinds_), .offset = frame_.time.size()};
+    ColumnTable table{.kinds = std::span{lane_.kinds}.first(kinds_), .offset = frame_.used};
     if (lane_.items.count == 0) return table;
     const std::int32_t first = lane_.first_item_after(columns_.view_begin);
     const std::int32_t last = lane_.first_item_after(columns_.view_end - 1);
@@ -103,9 +103,11 @@ class LaneLayout {
                             .end = to});
   }
   std::int64_t* rows() { return frame_.time.data() + offset_; }
+  // A table's entries, which hold anything.
   void reserve() {
-    offset_ = frame_.time.size();
-    frame_.time.resize(offset_ + columns_.count() * kinds_);
+    offset_ = frame_.used;
+    frame_.used += columns_.count() * kinds_;
+    if (frame_.used > frame_.time.size()) frame_.time.resize(2 * frame_.used);
   }
 
   // Spreads [from, to) over the columns that it touches; `sign` -1 takes it out again.
@@ -133,7 +135,10 @@ class LaneLayout {
         add_box(i, from, to);
         continue;
       }
-      if (!any) reserve();
+      if (!any) {
+        reserve();
+        std::fill_n(rows(), columns_.count() * kinds_, 0);
+      }
       any = true;
       spread(static_cast<std::size_t>(lane_.slot_of_kind[lane_.items.kind(i)]), from, to, 1);
     }
@@ -199,7 +204,7 @@ void layout(const TraceIndex& index, const View& view, std::span<const std::int3
   frame.view = view;
   frame.lanes.clear();
   frame.boxes.clear();
-  frame.time.clear();
+  frame.used = 0;
   Columns columns{};
   set_edges(index, view, frame, columns);
   for (const std::int32_t lane : lanes) {

@@ -57,7 +57,8 @@ struct Frame {
   std::vector<std::int64_t> edges;  // column c is [edges[c], edges[c+1]) [ns], within the view
   std::vector<LaneFrame> lanes;
   std::vector<Box> boxes;
-  std::vector<std::int64_t> time;
+  std::vector<std::int64_t> time;  // of the tables one after another; what is behind is of no frame
+  std::size_t used = 0;            // entries of `time` that are
 
   std::size_t num_columns() const { return edges.empty() ? 0 : edges.size() - 1; }
   std::span<const std::int64_t> column(const ColumnTable& table, std::size_t c) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace rehearse::viz {
 namespace {
@@ -80,15 +81,14 @@ class IdleRuns {
   std::size_t begin_ = 0;
 };
 
-// Adds time * light over the kinds of a column; returns the time.
-std::int64_t mix(const std::int64_t* times, std::size_t kinds, const Light* lights, float scale,
-                 Light& sum) {
-  std::int64_t time = 0;
+// Adds time * light over the kinds of a column. A function of its own: in the loop over columns,
+// which calls others, a compiler writes and reads the sum in memory for every kind.
+[[gnu::noinline]] Light mix(Light light, const std::int64_t* times, std::size_t kinds,
+                            const Light* lights, float scale) {
   for (std::size_t k = 0; k < kinds; ++k) {
-    sum += lights[k] * (static_cast<float>(times[k]) * scale);
-    time += times[k];
+    light += lights[k] * (static_cast<float>(times[k]) * scale);
   }
-  return time;
+  return light;
 }
 
 std::vector<Light> lights_of(const ColumnTable& table, const Coloring& coloring, Theme theme) {
@@ -118,13 +118,13 @@ void paint_columns(const Coloring& coloring, const Frame& frame, const LaneFrame
   for (std::size_t c = 0; c < count; ++c, ops += num_ops, idle += num_idle) {
     const std::int64_t width = frame.edges[c + 1] - frame.edges[c];
     const float scale = 1.0f / static_cast<float>(width);
-    Light sum{};
-    const std::int64_t busy = mix(ops, num_ops, op_lights.data(), scale, sum);
-    const std::int64_t waits = mix(idle, num_idle, idle_lights.data(), scale, sum);
+    const std::int64_t waits = std::accumulate(idle, idle + num_idle, std::int64_t{0});
     runs.add(c, waits * 10 >= width * 9);
-    if (busy + waits == 0) continue;
-    sum += background * std::max(0.0f, 1.0f - sum[3]);
-    strip.colors[c] = table.pack(sum);
+    if (waits + std::accumulate(ops, ops + num_ops, std::int64_t{0}) == 0) continue;
+    Light sum = mix(Light{}, ops, num_ops, op_lights.data(), scale);
+    sum = mix(sum, idle, num_idle, idle_lights.data(), scale);
+    const float bare = 1.0f - sum[3];
+    strip.colors[c] = table.pack(sum + background * (bare > 0 ? bare : 0.0f));
     first = std::min(first, c);
     last = c;
   }
