@@ -84,7 +84,6 @@ constexpr std::array kTable{
                  .aliases = {"vmin"},
                  .chunks = V,
                  .splits_backward = true,
-                 .growth = Growth::Otherwise,
                  .generate = order::v_min},
     ScheduleInfo{.name = "1f1b_v",
                  .aliases = {"1f1bv", "v_1f1b"},

@@ -36,8 +36,8 @@ Result<Schedule> order_with(const ScheduleInfo& info, const ScheduleShape& like,
 TEST(ShorterOrders, CutOutOfAnOrderAreThoseOfItsSchedule) {
   std::int32_t compared = 0;
   for (const ScheduleInfo& info : schedule_table()) {
-    for (const std::int32_t p : {2, 4, 6}) {
-      for (const std::int32_t m : {20 * p, 20 * p + 2}) {
+    for (const std::int32_t p : {2, 3, 4, 6, 8}) {
+      for (const std::int32_t m : {20 * p, 20 * p + 2, 60 * p}) {
         const Result<ScheduleShape> shape =
             resolve_shape(info, {.positions = p, .microbatches = m});
         if (!shape) continue;
@@ -48,7 +48,9 @@ TEST(ShorterOrders, CutOutOfAnOrderAreThoseOfItsSchedule) {
         const ShorterOrders shorter = ShorterOrders::cut_from(whole.value());
         ASSERT_GT(shorter.repeated(), 0) << whole.value().name;
         EXPECT_EQ(repeated % shorter.repeated(), 0) << whole.value().name;
-        for (const std::int32_t less : {1, 3}) {
+        // Down to the shortest that a prediction takes for the whole (shorter_steps).
+        const std::int32_t most = (m - 6 * p - 6 * repeated - 56) / repeated;
+        for (const std::int32_t less : {1, 3, std::max(most, 4)}) {
           const std::int32_t fewer = m - less * repeated;
           const std::optional<Schedule> cut = shorter.with(fewer);
           ASSERT_TRUE(cut) << whole.value().name;
@@ -67,8 +69,7 @@ TEST(ShorterOrders, CutOutOfAnOrderAreThoseOfItsSchedule) {
 // Where nobody knows: each is whole work that does not wait for itself, has one repetition more
 // than the next, and is equal to it up to there.
 TEST(ShorterOrders, AreFoundInOrdersThatNobodyKnowsToGrow) {
-  for (const char* name :
-       {"v_half", "v_min", "1f1b_v", "hanayo", "bitpipe", "chimera_forward_doubling"}) {
+  for (const char* name : {"v_half", "1f1b_v", "hanayo", "bitpipe", "chimera_forward_doubling"}) {
     const ScheduleInfo& info = *find_schedule(name);
     const std::int32_t p = 4, m = 240;
     const Result<ScheduleShape> shape = resolve_shape(info, {.positions = p, .microbatches = m});
