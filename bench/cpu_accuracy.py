@@ -282,4 +282,5 @@ def main():
         page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
-main()
+if __name__ == "__main__":
+    main()
