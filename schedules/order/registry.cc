@@ -417,8 +417,6 @@ std::int32_t repeated_microbatches(const ScheduleInfo& info, const ScheduleShape
       return 1;
     case Growth::ByTwo:
       return 2;
-    case Growth::ByRound:
-      return shape.positions;
     case Growth::ByGroup:
       return shape.group_size;
   }

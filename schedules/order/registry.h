@@ -48,10 +48,10 @@ enum class Pairing : std::uint8_t { Never, Asked, Always };
 // itself. The order of so many more is the same with one repetition more, once there are twice as
 // many as positions and of a group.
 enum class Growth : std::uint8_t {
-  Otherwise,  // several parts grow (all forwards, then all backwards), or it is searched for
+  Otherwise,  // several parts grow (all forwards, then all backwards), the pattern changes on the
+              // way, or it is searched for
   ByOne,
   ByTwo,    // one of each direction
-  ByRound,  // p
   ByGroup,  // N
 };
 

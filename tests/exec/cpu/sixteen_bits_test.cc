@@ -150,6 +150,15 @@ TYPED_TEST(SixteenBitKernels, RowsAreFp32sRounded) {
     table.rms_norm(rows, h, x.wide.data(), weight.wide.data(), 1, 1e-5, wide.data(),
                    statistics.data());
     check("rms_norm", count);
+    for (const bool beside : {false, true}) {  // what comes by the residual
+      kernels.rms_norm_backward(rows, h, dy.narrow.data(), x.narrow.data(), statistics.data(),
+                                weight.narrow.data(), 1, beside ? x.narrow.data() : nullptr,
+                                narrow.data(), d_weight.data());
+      table.rms_norm_backward(rows, h, dy.wide.data(), x.wide.data(), statistics.data(),
+                              weight.wide.data(), 1, beside ? x.wide.data() : nullptr, wide.data(),
+                              wide_d_weight.data());
+      check("rms_norm_backward", count);
+    }
     for (const ActivationKind kind : {ActivationKind::GeluTanh, ActivationKind::Silu}) {
       kernels.activation(kind, count, x.narrow.data(), narrow.data());
       table.activation(kind, count, x.wide.data(), wide.data());
@@ -163,6 +172,13 @@ TYPED_TEST(SixteenBitKernels, RowsAreFp32sRounded) {
                          narrow.data());
     table.add_residual(rows, h, x.wide.data(), dy.wide.data(), bias.wide.data(), drop, wide.data());
     check("add_residual", count);
+    for (const bool biased : {false, true}) {
+      kernels.add_residual(rows, h, x.narrow.data(), dy.narrow.data(),
+                           biased ? bias.narrow.data() : nullptr, {}, narrow.data());
+      table.add_residual(rows, h, x.wide.data(), dy.wide.data(),
+                         biased ? bias.wide.data() : nullptr, {}, wide.data());
+      check("add_residual without dropout", count);
+    }
     const VocabularyShape vocabulary{.columns = h, .valid = h - 3};
     const std::vector<std::int32_t> targets = {0, 5, 66, 1, 2};
     narrow = x.narrow;
