@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norms of all gradients and the optimizer, each a launch over many pieces.
 #include <algorithm>
+#include <cstdlib>
 
 #include "exec/cuda/calls/cuda_kernels.h"
 
@@ -38,18 +39,27 @@ void CudaKernels::update(Lane l, const UpdateArguments& a) {
   const bool own_master = a.master == nullptr;
   float* master = own_master ? static_cast<float*>(a.parameter) : a.master;
   void* narrow = own_master ? nullptr : a.parameter;
-  if (a.rule == UpdateRule::Lion) {
-    const Lion constants = lion_constants(a.options->beta1, a.options->beta2, a.rate, decay);
-    device_.check(cuda::lion(on(l), type_, constants, pieces.pieces, pieces.num_pieces, a.gradient,
-                             factor, master, a.moments[0], narrow),
-                  "lion");
-    return;
+  switch (a.rule) {
+    case UpdateRule::AdamW: {
+      const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2,
+                                              a.options->epsilon, a.rate, decay, a.step);
+      device_.check(
+          cuda::adamw(on(l), type_, constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
+                      master, a.moments[0], a.moments[1], narrow),
+          "adamw");
+      return;
+    }
+    case UpdateRule::Lion: {
+      const Lion constants = lion_constants(a.options->beta1, a.options->beta2, a.rate, decay);
+      device_.check(cuda::lion(on(l), type_, constants, pieces.pieces, pieces.num_pieces,
+                               a.gradient, factor, master, a.moments[0], narrow),
+                    "lion");
+      return;
+    }
+    case UpdateRule::None:
+      break;
   }
-  const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon,
-                                          a.rate, decay, a.step);
-  device_.check(cuda::adamw(on(l), type_, constants, pieces.pieces, pieces.num_pieces, a.gradient,
-                            factor, master, a.moments[0], a.moments[1], narrow),
-                "adamw");
+  std::abort();  // the reader refuses them
 }
 
 }  // namespace rehearse::exec::cuda

@@ -10,41 +10,56 @@
 namespace rehearse::order {
 namespace {
 
-constexpr std::int64_t kForwardTime = 1, kBackwardTime = 2;
-
 class FirstToStart {
  public:
-  FirstToStart(const Placement& placement, std::int32_t microbatches, std::int32_t in_flight)
-      : in_flight_(static_cast<std::size_t>(in_flight)),
+  FirstToStart(const Placement& placement, std::int32_t microbatches, const StartRule& rule)
+      : rule_(rule),
         stages_(placement.stages()),
-        places_(static_cast<std::size_t>(placement.positions)) {
+        places_(static_cast<std::size_t>(placement.positions)),
+        rows_(places_.size()) {
     const bool both = !placement.up.empty();
     add(placement.down, 0, both ? placement.first_up : microbatches);
     if (both) add(placement.up, placement.first_up, microbatches);
   }
 
-  std::vector<std::vector<Op>> run() {
-    for (std::size_t r = 0; r < places_.size(); ++r) look(r);
-    std::vector<std::vector<Op>> rows(places_.size());
+  // To the end, with what repeats itself copied.
+  void run() {
+    begin();
+    // Shorter orders fill and drain, and hardly repeat anything.
+    bool searching = ways_[0].count > static_cast<std::size_t>(4 * stages_);
     while (!next_.empty()) {
-      const std::size_t r = std::get<4>(*next_.begin());
-      Place& place = places_[r];
-      const Step step = place.next;
-      const std::int64_t start = std::get<0>(*place.key);
-      place.free = start + (step.backward ? kBackwardTime : kForwardTime);
-      Ends& ends = ends_of(step.way, step.backward, step.stage);
-      const Direction& way = ways_[step.way];
-      rows[r].push_back(compute_op(step.backward ? OpKind::Backward : OpKind::Forward, {step.stage},
-                                   {way.first + static_cast<std::int32_t>(ends.size())}));
-      ends.push_back(place.free);
-      // It lets its neighbours' ops start, and the next micro-batch of its direction.
-      look(r);
-      for (const std::int32_t other : {step.stage - 1, step.stage + 1}) {
-        if (other >= 0 && other < stages_) look(way.position(other));
+      if (searching && begins_a_microbatch()) {
+        if (const std::optional<Moment> since = came_again()) {
+          searching = false;
+          copy_since(*since);
+          continue;
+        }
       }
+      start_next();
     }
-    return rows;
   }
+
+  // Up to where it repeats itself.
+  Repeats find_repeats() {
+    begin();
+    for (; !next_.empty(); start_next()) {
+      if (!begins_a_microbatch()) continue;
+      const std::optional<Moment> since = came_again();
+      if (!since) continue;
+      std::size_t least = 0;
+      for (Direction& way : ways_) least = std::max(least, way.forward[0].size() + together());
+      if (least > ways_[0].count) break;  // the last micro-batches may have had a say
+      const auto directions = static_cast<std::int32_t>(ways_.size());
+      return {.microbatches = directions *
+                              static_cast<std::int32_t>(ways_[0].forward[0].size() - since->number),
+              .least = directions * static_cast<std::int32_t>(least),
+              .later = now() - since->time};
+    }
+    return {};
+  }
+
+  const std::vector<std::vector<Op>>& rows() const { return rows_; }
+  std::int64_t end() const { return end_; }
 
  private:
   using Ends = std::vector<std::int64_t>;  // of a stage's ops so far, by number
@@ -62,13 +77,20 @@ class FirstToStart {
     std::int32_t stage = 0;
     bool backward = false;
   };
-  // When it can start, forward, number in its direction, stages behind it, position.
-  using Key = std::tuple<std::int64_t, bool, std::size_t, std::int32_t, std::size_t>;
+  // When it can start, its slot, backward, position.
+  using Key = std::tuple<std::int64_t, std::int64_t, bool, std::size_t>;
   struct Place {
     std::int64_t free = 0;
+    std::int32_t kept = 0;
     std::vector<Step> holds;  // what it ever does, micro-batches apart
     Step next;
     std::optional<Key> key;  // of it, in next_
+  };
+  // Before a micro-batch begins, of the first direction.
+  struct Moment {
+    std::size_t number = 0;
+    std::int64_t time = 0;
+    std::vector<std::size_t> lengths;  // of the rows
   };
 
   void add(std::span<const Position> positions, std::int32_t first, std::int32_t last) {
@@ -88,6 +110,41 @@ class FirstToStart {
     Direction& direction = ways_[way];
     return (backward ? direction.backward : direction.forward)[static_cast<std::size_t>(stage)];
   }
+  std::size_t together() const { return static_cast<std::size_t>(rule_.together); }
+  // Micro-batches of a step behind `number` others.
+  std::size_t taken(const Step& step, std::size_t number) const {
+    return step.backward ? 1 : std::min(together(), ways_[step.way].count - number);
+  }
+
+  void begin() {
+    for (std::size_t r = 0; r < places_.size(); ++r) look(r);
+  }
+  std::int64_t now() const { return std::get<0>(*next_.begin()); }
+  bool begins_a_microbatch() const {
+    const Step& step = places_[std::get<3>(*next_.begin())].next;
+    return step.way == 0 && step.stage == 0 && !step.backward;
+  }
+
+  void start_next() {
+    const std::size_t r = std::get<3>(*next_.begin());
+    Place& place = places_[r];
+    const Step step = place.next;
+    place.free = now() + (step.backward ? rule_.backward_time : rule_.forward_time);
+    end_ = std::max(end_, place.free);
+    Ends& ends = ends_of(step.way, step.backward, step.stage);
+    const OpKind kind = step.backward ? OpKind::Backward : OpKind::Forward;
+    for (std::size_t more = taken(step, ends.size()); more > 0; --more) {
+      const std::int32_t b = ways_[step.way].first + static_cast<std::int32_t>(ends.size());
+      rows_[r].push_back(compute_op(kind, {step.stage}, {b}));
+      place.kept += step.backward ? -1 : 1;
+      ends.push_back(place.free);
+    }
+    // It lets its neighbours' ops start, and the next micro-batch of its direction.
+    look(r);
+    for (const std::int32_t other : {step.stage - 1, step.stage + 1}) {
+      if (other >= 0 && other < stages_) look(ways_[step.way].position(other));
+    }
+  }
 
   // Finds what the position does next, of what can be said by now.
   void look(std::size_t r) {
@@ -95,10 +152,12 @@ class FirstToStart {
     if (place.key) next_.erase(*place.key);
     place.key.reset();
     for (const Step& step : place.holds) {
-      const std::optional<std::int64_t> start = start_of(step, place.free);
+      const std::optional<std::int64_t> start = start_of(step, place);
       if (!start) continue;
-      const Key key{*start, !step.backward, ends_of(step.way, step.backward, step.stage).size(),
-                    stages_ - step.stage, r};
+      const auto number =
+          static_cast<std::int64_t>(ends_of(step.way, step.backward, step.stage).size());
+      const Key key{*start, rule_.slot({step.backward, number, step.stage, stages_}), step.backward,
+                    r};
       if (place.key && *place.key < key) continue;
       place.key = key;
       place.next = step;
@@ -107,10 +166,10 @@ class FirstToStart {
   }
 
   // When its next micro-batch can start; none: that is not known yet, or there is no next.
-  std::optional<std::int64_t> start_of(const Step& step, std::int64_t free) {
+  std::optional<std::int64_t> start_of(const Step& step, const Place& place) {
     const std::size_t number = ends_of(step.way, step.backward, step.stage).size();
     if (number == ways_[step.way].count) return {};
-    std::int64_t start = free;
+    std::int64_t start = place.free;
     const auto follows = [&](bool backward, std::int32_t stage, std::size_t of) {
       const Ends& before = ends_of(step.way, backward, stage);
       if (before.size() <= of) return false;
@@ -120,32 +179,135 @@ class FirstToStart {
     if (step.backward) {
       if (!follows(false, step.stage, number)) return {};
       if (step.stage + 1 < stages_ && !follows(true, step.stage + 1, number)) return {};
-    } else if (step.stage > 0) {
+      return start;
+    }
+    if (place.kept + static_cast<std::int64_t>(taken(step, number)) > rule_.kept) return {};
+    const auto in_flight = static_cast<std::size_t>(rule_.in_flight);
+    if (step.stage > 0) {
       if (!follows(false, step.stage - 1, number)) return {};
-    } else if (number >= in_flight_ && !follows(true, 0, number - in_flight_)) {
+    } else if (number >= in_flight && !follows(true, 0, number - in_flight)) {
       return {};
     }
     return start;
   }
 
-  std::size_t in_flight_;
+  // All that says what follows, relative to the moment: how far each stage is, when positions are
+  // free, and when the ops ended that others still wait for. What ended before is as good as now.
+  std::vector<std::int64_t> state() {
+    std::vector<std::int64_t> all;
+    const std::int64_t time = now();
+    const auto begun = static_cast<std::int64_t>(ways_[0].forward[0].size());
+    const auto since = [&](std::int64_t end) { return std::max<std::int64_t>(end - time, 0); };
+    for (const Place& place : places_) all.push_back(since(place.free));
+    for (std::size_t way = 0; way < ways_.size(); ++way) {
+      for (std::int32_t stage = 0; stage < stages_; ++stage) {
+        const Ends &forward = ends_of(way, false, stage), &backward = ends_of(way, true, stage);
+        all.push_back(static_cast<std::int64_t>(forward.size()) - begun);
+        all.push_back(static_cast<std::int64_t>(backward.size()) - begun);
+        std::size_t from = backward.size();
+        if (stage + 1 < stages_) from = std::min(from, ends_of(way, false, stage + 1).size());
+        for (std::size_t i = from; i < forward.size(); ++i) all.push_back(since(forward[i]));
+        if (stage > 0) {
+          from = ends_of(way, true, stage - 1).size();
+        } else {
+          const auto most = static_cast<std::size_t>(rule_.in_flight);
+          from = forward.size() > most ? forward.size() - most : 0;
+          if (rule_.in_flight == INT32_MAX) from = backward.size();
+        }
+        for (std::size_t i = from; i < backward.size(); ++i) all.push_back(since(backward[i]));
+      }
+    }
+    return all;
+  }
+  std::optional<Moment> came_again() {
+    Moment here{.number = ways_[0].forward[0].size(), .time = now()};
+    for (const std::vector<Op>& row : rows_) here.lengths.push_back(row.size());
+    return recurrence_.seen(state(), std::move(here));
+  }
+
+  // What was done since then, as often as leaves every direction the micro-batches that it has now,
+  // or a few more.
+  void copy_since(const Moment& since) {
+    const std::size_t repeated = ways_[0].forward[0].size() - since.number;
+    std::size_t times = SIZE_MAX;
+    for (const Direction& way : ways_) {
+      const std::size_t begun = way.forward[0].size() + together();
+      times = std::min(times, begun < way.count ? (way.count - begun) / repeated : 0);
+    }
+    const std::int64_t later = static_cast<std::int64_t>(times) * (now() - since.time);
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      std::vector<Op>& row = rows_[r];
+      const std::size_t first = since.lengths[r], last = row.size();
+      row.reserve(last + times * (last - first));
+      for (std::size_t i = first; i < first + times * (last - first); ++i) {
+        Op op = row[i];
+        op.microbatch.value += static_cast<std::int32_t>(repeated);
+        row.push_back(op);
+      }
+      places_[r].free += later;
+    }
+    for (Direction& way : ways_) {
+      for (std::vector<Ends>* of : {&way.forward, &way.backward}) {
+        for (Ends& ends : *of) {
+          for (std::int64_t& end : ends) end += later;
+          ends.insert(ends.begin(), times * repeated, 0);  // nobody waits for these
+        }
+      }
+    }
+    begin();
+  }
+
+  StartRule rule_;
   std::int32_t stages_;
   std::vector<Direction> ways_;
   std::vector<Place> places_;
+  std::vector<std::vector<Op>> rows_;
   std::set<Key> next_;  // one of each position that has one
+  std::int64_t end_ = 0;
+  Recurrence<Moment> recurrence_;
 };
 
 }  // namespace
 
-Schedule greedy_order(Placement placement, std::int32_t microbatches, std::int32_t in_flight) {
-  Schedule schedule;
-  schedule.placement = std::move(placement);
-  for (const std::vector<Op>& row :
-       FirstToStart(schedule.placement, microbatches, in_flight).run()) {
-    schedule.ops.insert(schedule.ops.end(), row.begin(), row.end());
-    schedule.end_row();
+GreedyOrder greedy_order(const GreedyTask& task, std::int32_t microbatches) {
+  GreedyOrder order;
+  order.schedule.placement = task.placement(microbatches);
+  order.schedule.microbatches = microbatches;
+  FirstToStart starts(order.schedule.placement, microbatches, task.rule);
+  starts.run();
+  for (const std::vector<Op>& row : starts.rows()) {
+    order.schedule.ops.insert(order.schedule.ops.end(), row.begin(), row.end());
+    order.schedule.end_row();
   }
-  return schedule;
+  order.end = starts.end();
+  return order;
+}
+
+Repeats greedy_repeats(const GreedyTask& task, std::int32_t microbatches) {
+  const Placement placement = task.placement(microbatches);
+  return FirstToStart(placement, microbatches, task.rule).find_repeats();
+}
+
+std::int64_t greedy_end(const GreedyTask& task, const Repeats& repeats, std::int32_t microbatches) {
+  std::int32_t times = 0;
+  if (repeats.microbatches > 0) {
+    times = std::max(0, (microbatches - repeats.least) / repeats.microbatches);
+  }
+  return greedy_order(task, microbatches - times * repeats.microbatches).end +
+         times * repeats.later;
+}
+
+Growing greedy_growing(GreedyTask task, const Repeats& repeats) {
+  return {.repeated = repeats.microbatches,
+          .least = repeats.least,
+          .with = [task = std::move(task)](std::int32_t microbatches) -> Result<Schedule> {
+            return greedy_order(task, microbatches).schedule;
+          }};
+}
+
+std::int64_t backwards_first(const NextOp& op) {
+  constexpr std::int64_t kKind = std::int64_t{1} << 56, kNumber = std::int64_t{1} << 20;
+  return (op.backward ? 0 : kKind) + op.number * kNumber + op.stages - op.stage;
 }
 
 }  // namespace rehearse::order

@@ -11,10 +11,22 @@
 #include "schedules/order/orders.h"
 
 namespace rehearse::order {
+namespace {
+
+GreedyTask waves(const ScheduleShape& shape) {
+  const std::int32_t p = shape.positions;
+  return {.placement = [p, v = shape.chunks](std::int32_t) { return wave_placement(p, v); },
+          .rule = {.in_flight = 2 * p, .slot = backwards_first}};
+}
+
+}  // namespace
 
 Result<Schedule> hanayo(const ScheduleShape& shape) {
-  const std::int32_t p = shape.positions;
-  return greedy_order(wave_placement(p, shape.chunks), shape.microbatches, 2 * p);
+  return greedy_order(waves(shape), shape.microbatches).schedule;
+}
+
+Growing hanayo_growing(const ScheduleShape& shape) {
+  return greedy_growing(waves(shape), greedy_repeats(waves(shape), shape.microbatches));
 }
 
 }  // namespace rehearse::order

@@ -104,50 +104,105 @@ Schedule in_order(const PlanTask& task, const GreedyRule& rule) {
 
 // Candidate k of the task: the blocks' greedy orders, then the packed ones.
 constexpr std::size_t kCandidates = kBlocks.size() + 2;
+GreedyRule candidate_rule(std::size_t k, std::int32_t p) {
+  if (k < kBlocks.size()) return rule_of(kBlocks[k], p);
+  return packed_block(p, k == kBlocks.size() ? 1 : 3);
+}
 Schedule candidate(const PlanTask& task, std::size_t k) {
-  const std::int32_t p = task.placement.positions;
-  if (k < kBlocks.size()) return greedy_order(task, rule_of(kBlocks[k], p));
-  return in_order(task, packed_block(p, k == kBlocks.size() ? 1 : 3));
+  const GreedyRule rule = candidate_rule(k, task.placement.positions);
+  return k < kBlocks.size() ? greedy_order(task, rule) : in_order(task, rule);
+}
+
+bool large(const PlanTask& task) {
+  return std::int64_t{2} * task.placement.stages() * task.microbatches > kShiftOps;
 }
 
 Schedule improved(Schedule order, const PlanTask& task) {
-  if (order.ops.empty() || order.num_ops() > kShiftOps) return order;
+  if (order.ops.empty() || large(task)) return order;
   return shift_ops(order, task, Objective::Makespan, kShiftRounds);
 }
 
-}  // namespace
-
-Result<Schedule> one_f_one_b_v(const ScheduleShape& shape) {
+PlanTask task_of(const ScheduleShape& shape) {
   const std::int32_t p = shape.positions;
   const std::int64_t peak = 2 * (2 * p / 3) + 2;  // stage-chunks; 1F1B has 2p
-  const PlanTask task{.placement = v_placement(p),
-                      .microbatches = shape.microbatches,
-                      .limit_halves = 2 * peak,
-                      .split = false};
-  // Micro-batches enough to see the block repeat, few enough to try all candidates.
+  return {.placement = v_placement(p),
+          .microbatches = shape.microbatches,
+          .limit_halves = 2 * peak,
+          .split = false};
+}
+
+struct Entry {
+  PlanValue value;
+  std::size_t candidate = 0;
+  Schedule order;
+};
+// The candidates that get to the end, the best first. Micro-batches enough to see the block repeat,
+// few enough to try all.
+std::vector<Entry> tried(const PlanTask& task) {
   PlanTask trial = task;
-  trial.microbatches = std::min(task.microbatches, 2 * p + 4);
-  struct Entry {
-    PlanValue value;
-    std::size_t candidate = 0;
-    Schedule order;
-  };
+  trial.microbatches = std::min(task.microbatches, 2 * task.placement.positions + 4);
   std::vector<Entry> entries;
   for (std::size_t k = 0; k < kCandidates; ++k) {
     Schedule order = improved(candidate(trial, k), trial);
     const PlanValue value = value_of(order, trial, Objective::Makespan);
     if (value != PlanValue{}) entries.push_back({value, k, std::move(order)});
   }
-  if (entries.empty()) return Schedule{};
   std::ranges::stable_sort(entries, {}, &Entry::value);
-  if (trial.microbatches == task.microbatches) return std::move(entries.front().order);
-  // A block that does not fit together loses a little with every micro-batch: so the best two.
+  return entries;
+}
+
+// A block that does not fit together loses a little with every micro-batch: so the best two of the
+// trial, on all. Beyond kMeasured micro-batches each takes as long as it did behind half of these.
+constexpr std::int32_t kMeasured = 2048;
+PlanValue value_on_all(const PlanTask& task, std::size_t candidate_number) {
+  const auto value = [&](std::int32_t microbatches) {
+    PlanTask some = task;
+    some.microbatches = microbatches;
+    return value_of(improved(candidate(some, candidate_number), some), some, Objective::Makespan);
+  };
+  if (task.microbatches <= kMeasured) return value(task.microbatches);
+  const PlanValue all = value(kMeasured), half = value(kMeasured / 2);
+  if (all == PlanValue{} || half == PlanValue{}) return {};
+  const auto reckoned = [&](std::int64_t end, std::int64_t before) {
+    return end + (end - before) * (task.microbatches - kMeasured) / (kMeasured / 2);
+  };
+  return {reckoned(all.first, half.first), reckoned(all.second, half.second)};
+}
+
+std::size_t best_on_all(const PlanTask& task, std::vector<Entry>& entries) {
   entries.resize(std::min<std::size_t>(entries.size(), 2));
-  for (Entry& entry : entries) {
-    entry.order = improved(candidate(task, entry.candidate), task);
-    entry.value = value_of(entry.order, task, Objective::Makespan);
+  for (Entry& entry : entries) entry.value = value_on_all(task, entry.candidate);
+  return std::ranges::min_element(entries, {}, &Entry::value)->candidate;
+}
+
+}  // namespace
+
+Result<Schedule> one_f_one_b_v(const ScheduleShape& shape) {
+  const PlanTask task = task_of(shape);
+  std::vector<Entry> entries = tried(task);
+  if (entries.empty()) return Schedule{};
+  if (entries.front().order.microbatches == task.microbatches) {
+    return std::move(entries.front().order);
   }
-  return std::move(std::ranges::min_element(entries, {}, &Entry::value)->order);
+  return improved(candidate(task, best_on_all(task, entries)), task);
+}
+
+Growing one_f_one_b_v_growing(const ScheduleShape& shape) {
+  const PlanTask task = task_of(shape);
+  if (!large(task)) return {};  // its order is improved op by op
+  std::vector<Entry> entries = tried(task);
+  if (entries.empty()) return {};
+  const std::size_t best = best_on_all(task, entries);
+  GreedyRule rule = candidate_rule(best, shape.positions);
+  if (best < kBlocks.size()) return growing_of(task, std::move(rule));
+  const std::int64_t last = rule.backward_place.front();  // in the block
+  return {.repeated = 1,
+          .least = static_cast<std::int32_t>(last / kInterval) + 2,
+          .with = [task, best](std::int32_t microbatches) -> Result<Schedule> {
+            PlanTask fewer = task;
+            fewer.microbatches = microbatches;
+            return candidate(fewer, best);
+          }};
 }
 
 }  // namespace rehearse::order

@@ -38,4 +38,11 @@ Result<Schedule> chimera_doubled(const ScheduleShape& shape);
 Result<Schedule> hanayo(const ScheduleShape& shape);
 Result<Schedule> bitpipe(const ScheduleShape& shape);
 
+// Of those whose orders are known to grow by what their rules do again and again.
+Growing v_half_growing(const ScheduleShape& shape);
+Growing one_f_one_b_v_growing(const ScheduleShape& shape);
+Growing chimera_doubled_growing(const ScheduleShape& shape);
+Growing hanayo_growing(const ScheduleShape& shape);
+Growing bitpipe_growing(const ScheduleShape& shape);
+
 }  // namespace rehearse::order

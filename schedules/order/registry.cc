@@ -78,8 +78,9 @@ constexpr std::array kTable{
                  .aliases = {"vhalf"},
                  .chunks = V,
                  .splits_backward = true,
-                 .growth = Growth::Otherwise,
-                 .generate = order::v_half},
+                 .growth = Growth::Found,
+                 .generate = order::v_half,
+                 .growing = order::v_half_growing},
     ScheduleInfo{.name = "v_min",
                  .aliases = {"vmin"},
                  .chunks = V,
@@ -88,8 +89,9 @@ constexpr std::array kTable{
     ScheduleInfo{.name = "1f1b_v",
                  .aliases = {"1f1bv", "v_1f1b"},
                  .chunks = V,
-                 .growth = Growth::Otherwise,
-                 .generate = order::one_f_one_b_v},
+                 .growth = Growth::Found,
+                 .generate = order::one_f_one_b_v,
+                 .growing = order::one_f_one_b_v_growing},
     ScheduleInfo{.name = "dualpipe",
                  .aliases = {"dual_pipe"},
                  .chunks = Bidirectional,
@@ -120,14 +122,16 @@ constexpr std::array kTable{
                  .even_positions = true,
                  .even_microbatches = true,
                  .least_rounds = 2,
-                 .growth = Growth::Otherwise,
-                 .generate = order::chimera_doubled},
+                 .growth = Growth::Found,
+                 .generate = order::chimera_doubled,
+                 .growing = order::chimera_doubled_growing},
     ScheduleInfo{.name = "hanayo",
                  .aliases = {"wave", "waves"},
                  .chunks = Waves,
                  .asked_only = true,
-                 .growth = Growth::Otherwise,
-                 .generate = order::hanayo},
+                 .growth = Growth::Found,
+                 .generate = order::hanayo,
+                 .growing = order::hanayo_growing},
     ScheduleInfo{.name = "bitpipe",
                  .aliases = {"bit_pipe"},
                  .chunks = BidirectionalV,
@@ -135,8 +139,9 @@ constexpr std::array kTable{
                  .even_positions = true,
                  .even_microbatches = true,
                  .least_rounds = 1,
-                 .growth = Growth::Otherwise,
-                 .generate = order::bitpipe},
+                 .growth = Growth::Found,
+                 .generate = order::bitpipe,
+                 .growing = order::bitpipe_growing},
     ScheduleInfo{.name = "interleaved_zb1p",
                  .aliases = {"zb1p", "interleaved_zero_bubble", "interleavedzerobubble"},
                  .chunks = Many,
@@ -280,6 +285,12 @@ std::string name_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   return name + ")";
 }
 
+Schedule named(Schedule schedule, const ScheduleInfo& info, const ScheduleShape& shape) {
+  schedule.microbatches = shape.microbatches;
+  if (schedule.name.empty()) schedule.name = name_of(info, shape);
+  return schedule;
+}
+
 // One position: its chunks in order and back, one micro-batch after another.
 Schedule one_position(const ScheduleInfo& info, const ScheduleShape& shape) {
   Schedule schedule;
@@ -300,6 +311,30 @@ Schedule one_position(const ScheduleInfo& info, const ScheduleShape& shape) {
   }
   schedule.end_row();
   return schedule;
+}
+
+// With fewer micro-batches per position nobody asks how an order grows that must be tried out.
+constexpr std::int32_t kFewRounds = 16;
+
+// One position without chunks of its own, whatever the schedule's name.
+bool alone(const ScheduleInfo& info, const ScheduleShape& shape) {
+  const bool looped = (info.chunks == Many || info.chunks == Any) && shape.chunks > 1;
+  return shape.positions == 1 && !looped;
+}
+
+std::int32_t repeated_of(Growth growth, const ScheduleShape& shape) {
+  switch (growth) {
+    case Growth::ByOne:
+      return 1;
+    case Growth::ByTwo:
+      return 2;
+    case Growth::ByGroup:
+      return shape.group_size;
+    case Growth::Otherwise:
+    case Growth::Found:
+      break;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -408,19 +443,31 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
   return full;
 }
 
-std::int32_t repeated_microbatches(const ScheduleInfo& info, const ScheduleShape& shape) {
-  if (shape.positions == 1 && shape.chunks <= 1) return 1;
-  switch (info.growth) {
-    case Growth::Otherwise:
-      return 0;
-    case Growth::ByOne:
-      return 1;
-    case Growth::ByTwo:
-      return 2;
-    case Growth::ByGroup:
-      return shape.group_size;
+Growing growing_of(const ScheduleInfo& info, const ScheduleShape& shape) {
+  const bool one_by_one = alone(info, shape);
+  if (info.growth == Growth::Found && !one_by_one) {
+    if (shape.microbatches < kFewRounds * shape.positions) return {};
+    Growing growing = info.growing(shape);
+    if (growing.repeated == 0) return {};
+    growing.with = [&info, shape,
+                    with = std::move(growing.with)](std::int32_t microbatches) -> Result<Schedule> {
+      Result<Schedule> made = with(microbatches);
+      if (!made) return made;
+      ScheduleShape fewer = shape;
+      fewer.microbatches = microbatches;
+      return named(std::move(made).value(), info, fewer);
+    };
+    return growing;
   }
-  return 0;
+  const std::int32_t repeated = one_by_one ? 1 : repeated_of(info.growth, shape);
+  if (repeated == 0) return {};
+  return {.repeated = repeated,
+          .least = 2 * std::max(shape.positions, repeated),
+          .with = [name = info.name, shape](std::int32_t microbatches) {
+            ScheduleShape fewer = shape;  // with the group size of the whole
+            fewer.microbatches = microbatches;
+            return generate(name, fewer);
+          }};
 }
 
 Placement placement_of(const ScheduleInfo& info, const ScheduleShape& shape) {
@@ -450,25 +497,18 @@ Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {
   }
   Result<ScheduleShape> full = resolve_shape(*info, shape);
   if (!full) return full.error();
-  const bool looped = (info->chunks == Many || info->chunks == Any) && full.value().chunks > 1;
-  const bool alone = full.value().positions == 1 && !looped;
-  if (alone && info->planned && full.value().memory_limit < 1) {
+  const bool one_by_one = alone(*info, full.value());
+  if (one_by_one && info->planned && full.value().memory_limit < 1) {
     return Error{.message = "memory_limit: one micro-batch needs 1, not " +
                             std::to_string(full.value().memory_limit),
                  .infeasible = true};
   }
-  if (alone && !info->sliced) {
-    Schedule schedule = one_position(*info, full.value());
-    schedule.microbatches = shape.microbatches;
-    schedule.name = name_of(*info, full.value());
-    return schedule;
+  if (one_by_one && !info->sliced) {
+    return named(one_position(*info, full.value()), *info, full.value());
   }
   Result<Schedule> made = info->generate(full.value());
   if (!made) return made;
-  Schedule schedule = std::move(made).value();
-  schedule.microbatches = shape.microbatches;
-  if (schedule.name.empty()) schedule.name = name_of(*info, full.value());
-  return schedule;
+  return named(std::move(made).value(), *info, full.value());
 }
 
 std::int32_t visited_chunks(const Schedule& schedule) {

@@ -10,6 +10,7 @@
 
 #include "schedules/base/result.h"
 #include "schedules/ir/schedule.h"
+#include "schedules/order/growing.h"
 #include "schedules/timing/compute_timing.h"
 
 namespace rehearse {
@@ -48,8 +49,8 @@ enum class Pairing : std::uint8_t { Never, Asked, Always };
 // itself. The order of so many more is the same with one repetition more, once there are twice as
 // many as positions and of a group.
 enum class Growth : std::uint8_t {
-  Otherwise,  // several parts grow (all forwards, then all backwards), the pattern changes on the
-              // way, or it is searched for
+  Otherwise,  // several parts grow (all forwards, then all backwards), or it is searched for
+  Found,      // by what its rules do again and again (ScheduleInfo::growing)
   ByOne,
   ByTwo,    // one of each direction
   ByGroup,  // N
@@ -78,6 +79,8 @@ struct ScheduleInfo {
   Growth growth = Growth::ByOne;
   // REQUIRES: a shape that resolve_shape returned, positions >= 2 or more than one chunk.
   Result<Schedule> (*generate)(const ScheduleShape& shape) = nullptr;
+  // Of Growth::Found. REQUIRES: the same.
+  Growing (*growing)(const ScheduleShape& shape) = nullptr;
 };
 
 std::span<const ScheduleInfo> schedule_table();  // every schedule, in the order of the documents
@@ -96,9 +99,11 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 // micro-batches is whole or holds at least p of them; m where m < p.
 std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatches);
 
-// Micro-batches of one repetition; 0: Growth::Otherwise. REQUIRES: a shape that resolve_shape
+// The shape's shorter orders. Of a schedule that is known to grow they are its orders of fewer
+// micro-batches, all that have twice as many as positions and of a repetition. Found ones are not
+// looked for with fewer than 16 micro-batches per position. REQUIRES: a shape that resolve_shape
 // returned.
-std::int32_t repeated_microbatches(const ScheduleInfo& info, const ScheduleShape& shape);
+Growing growing_of(const ScheduleInfo& info, const ScheduleShape& shape);
 
 // Where the stages of its orders lie. REQUIRES: chunks are filled in (resolve_shape); not
 // ChunkRule::Any, which chooses, but on one position.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/order/v_block.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace rehearse::order {
 
 GreedyRule rule_of(const Block& block, std::int32_t positions) {
@@ -18,6 +21,21 @@ GreedyRule rule_of(const Block& block, std::int32_t positions) {
   leg(backward, end + block.turn[2], block.stride[3]);
   rule.backward_place.assign(backward.rbegin(), backward.rend());
   return rule;
+}
+
+Growing growing_of(PlanTask task, GreedyRule rule) {
+  constexpr std::int32_t kMost = 4096;  // micro-batches within which it repeats itself, or never
+  PlanTask first = task;
+  first.microbatches = std::min(task.microbatches, kMost);
+  const Repeats repeats = greedy_repeats(first, rule);
+  return {.repeated = repeats.microbatches,
+          .least = repeats.least,
+          .with = [task = std::move(task),
+                   rule = std::move(rule)](std::int32_t microbatches) -> Result<Schedule> {
+            PlanTask fewer = task;
+            fewer.microbatches = microbatches;
+            return greedy_order(fewer, rule);
+          }};
 }
 
 }  // namespace rehearse::order

@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "schedules/order/growing.h"
 #include "schedules/planner/planner_greedy.h"
 
 namespace rehearse::order {
@@ -23,5 +24,8 @@ struct Block {
 
 // The block as priorities of a greedy pass, which also fills and drains the pipeline.
 GreedyRule rule_of(const Block& block, std::int32_t positions);
+
+// The orders of the rule with fewer micro-batches than the task.
+Growing growing_of(PlanTask task, GreedyRule rule);
 
 }  // namespace rehearse::order

@@ -33,26 +33,47 @@ std::int32_t trial_microbatches(std::int32_t p) {
 }
 
 // peak: stage-chunks alive at most; a position holds two, so the whole memory of 1F1B is 2p.
-Result<Schedule> repeat(const ScheduleShape& shape, std::span<const Block> blocks,
-                        std::int32_t peak) {
-  const std::int32_t p = shape.positions;
-  const PlanTask task{.placement = v_placement(p),
-                      .microbatches = shape.microbatches,
-                      .limit_halves = 2 * std::int64_t{peak},
-                      .held_until_weight = true};
+PlanTask task_of(const ScheduleShape& shape, std::int32_t peak) {
+  return {.placement = v_placement(shape.positions),
+          .microbatches = shape.microbatches,
+          .limit_halves = 2 * std::int64_t{peak},
+          .held_until_weight = true};
+}
+PlanTask half_task(const ScheduleShape& shape) {
+  return task_of(shape, 2 * ((shape.positions + 2) / 2));
+}
+PlanTask min_task(const ScheduleShape& shape) {
+  return task_of(shape, 2 * ((shape.positions + 4) / 3));
+}
+
+std::vector<GreedyRule> rules_of(std::span<const Block> blocks, std::int32_t p) {
   std::vector<GreedyRule> rules;
   for (const Block& block : blocks) rules.push_back(rule_of(block, p));
-  return best_greedy(task, rules, Objective::Makespan, trial_microbatches(p));
+  return rules;
+}
+
+Schedule repeat(const PlanTask& task, std::span<const Block> blocks) {
+  const std::int32_t p = task.placement.positions;
+  return best_greedy(task, rules_of(blocks, p), Objective::Makespan, trial_microbatches(p));
 }
 
 }  // namespace
 
 Result<Schedule> v_half(const ScheduleShape& shape) {
-  return repeat(shape, kHalf, 2 * ((shape.positions + 2) / 2));
+  return repeat(half_task(shape), kHalf);
 }
 
 Result<Schedule> v_min(const ScheduleShape& shape) {
-  return repeat(shape, kMin, 2 * ((shape.positions + 4) / 3));
+  return repeat(min_task(shape), kMin);
+}
+
+Growing v_half_growing(const ScheduleShape& shape) {
+  const PlanTask task = half_task(shape);
+  const std::int32_t p = shape.positions;
+  std::optional<GreedyRule> rule =
+      rule_of_large(task, rules_of(kHalf, p), Objective::Makespan, trial_microbatches(p));
+  if (!rule) return {};
+  return growing_of(task, std::move(*rule));
 }
 
 }  // namespace rehearse::order

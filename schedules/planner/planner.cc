@@ -11,7 +11,7 @@ namespace rehearse {
 namespace {
 
 // Effort, in numbers that do not depend on the machine: plans are the same everywhere.
-constexpr std::size_t kFinalists = 4;       // rules that run on all micro-batches
+constexpr std::size_t kFinalists = 4;       // of a trial
 constexpr std::int64_t kLargeOps = 50'000;  // beyond: the best of the trial alone
 constexpr std::int32_t kTrialOps = 12'000;  // ops of a trial run, at least 2p micro-batches
 constexpr std::int32_t kShiftOps = 12'000;  // larger orders are not improved
@@ -45,6 +45,37 @@ std::int64_t most_alive(const Schedule& schedule, bool held_until_weight) {
   return most;
 }
 
+// Rules that run on all micro-batches.
+std::size_t finalists_of(std::int64_t stages, std::int64_t microbatches) {
+  return 3 * stages * microbatches > kLargeOps ? 1 : kFinalists;
+}
+
+PlanTask trial_of(const PlanTask& task, std::int32_t trial_microbatches) {
+  PlanTask trial = task;
+  if (trial_microbatches > 0) {
+    trial.microbatches = std::min(task.microbatches, trial_microbatches);
+  }
+  return trial;
+}
+
+struct Entry {
+  PlanValue value;
+  const GreedyRule* rule = nullptr;
+  Schedule order;
+};
+// The rules that get to the end, the best first.
+std::vector<Entry> tried(const PlanTask& trial, std::span<const GreedyRule> rules,
+                         Objective objective) {
+  std::vector<Entry> entries;
+  for (const GreedyRule& rule : rules) {
+    Entry entry{.rule = &rule, .order = greedy_order(trial, rule)};
+    entry.value = value_of(entry.order, trial, objective);
+    if (entry.value != PlanValue{}) entries.push_back(std::move(entry));
+  }
+  std::ranges::stable_sort(entries, {}, &Entry::value);
+  return entries;
+}
+
 }  // namespace
 
 PlanValue value_of(const Schedule& schedule, const ComputeTiming& timing, Objective objective) {
@@ -71,31 +102,18 @@ double planner_steps(std::int32_t rules, std::int32_t positions, std::int32_t ch
                      std::int32_t microbatches) {
   const double stages = static_cast<double>(positions) * chunks, m = microbatches;
   const double trial = std::min(m, std::max(2.0 * positions + 1, kTrialOps / stages));
-  return 3 * stages * (rules * trial + std::min<double>(rules, kFinalists) * m);
+  const auto finalists = static_cast<double>(
+      finalists_of(std::int64_t{positions} * chunks, std::int64_t{microbatches}));
+  return 3 * stages * (rules * trial + std::min<double>(rules, finalists) * m);
 }
 
 Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
                      std::int32_t trial_microbatches) {
-  PlanTask trial = task;
-  if (trial_microbatches > 0) {
-    trial.microbatches = std::min(task.microbatches, trial_microbatches);
-  }
-  struct Entry {
-    PlanValue value;
-    const GreedyRule* rule = nullptr;
-    Schedule order;
-  };
-  std::vector<Entry> entries;
-  for (const GreedyRule& rule : rules) {
-    Entry entry{.rule = &rule, .order = greedy_order(trial, rule)};
-    entry.value = value_of(entry.order, trial, objective);
-    if (entry.value != PlanValue{}) entries.push_back(std::move(entry));
-  }
+  const PlanTask trial = trial_of(task, trial_microbatches);
+  std::vector<Entry> entries = tried(trial, rules, objective);
   if (entries.empty()) return {};
-  std::ranges::stable_sort(entries, {}, &Entry::value);
   if (trial.microbatches == task.microbatches) return std::move(entries.front().order);
-  const bool large = 3 * std::int64_t{task.placement.stages()} * task.microbatches > kLargeOps;
-  const std::size_t finalists = large ? 1 : kFinalists;
+  const std::size_t finalists = finalists_of(task.placement.stages(), task.microbatches);
   if (entries.size() > finalists) entries.resize(finalists);
   for (Entry& entry : entries) {
     entry.order = greedy_order(task, *entry.rule);
@@ -103,6 +121,16 @@ Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Ob
   }
   Entry& best = *std::ranges::min_element(entries, {}, &Entry::value);
   return best.value == PlanValue{} ? Schedule{} : std::move(best.order);
+}
+
+std::optional<GreedyRule> rule_of_large(const PlanTask& task, std::span<const GreedyRule> rules,
+                                        Objective objective, std::int32_t trial_microbatches) {
+  const PlanTask trial = trial_of(task, trial_microbatches);
+  const bool large = finalists_of(task.placement.stages(), task.microbatches) == 1;
+  if (!large || trial.microbatches == task.microbatches) return {};
+  const std::vector<Entry> entries = tried(trial, rules, objective);
+  if (entries.empty()) return {};
+  return *entries.front().rule;
 }
 
 Schedule plan_order(const PlanTask& task, Objective objective) {

@@ -2,6 +2,7 @@
 // Searched orders: the best of a portfolio of greedy rules, for given durations and memory.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "schedules/planner/planner_greedy.h"
@@ -29,8 +30,14 @@ PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective obj
 Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
                      std::int32_t trial_microbatches = 0);
 
+// Of a task whose step is large, the rule that best_greedy takes: by its trial alone. None: the
+// step is not large, or no rule gets to the end.
+std::optional<GreedyRule> rule_of_large(const PlanTask& task, std::span<const GreedyRule> rules,
+                                        Objective objective, std::int32_t trial_microbatches);
+
 // Ops that the planner places: by every rule on a step of about twice the positions, by the best
-// four on all. Up to a microsecond each: beyond kMostPlannerSteps nobody waits for it.
+// four on all, or where the step is large by the best. Up to a microsecond each: beyond
+// kMostPlannerSteps nobody waits for it.
 inline constexpr double kMostPlannerSteps = 1 << 24;
 double planner_steps(std::int32_t rules, std::int32_t positions, std::int32_t chunks,
                      std::int32_t microbatches);

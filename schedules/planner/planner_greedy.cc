@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 namespace rehearse {
 namespace {
@@ -61,7 +62,7 @@ class Greedy {
   }
 
   Schedule run() {
-    wakes_.set(number_of(lane_of({0})), 0);
+    begin();
     const std::int64_t kinds = task_.split ? 3 : 2;
     for (std::int64_t left = kinds * stages_ * m_; left > 0;) {
       Lane& lane = lanes_[wakes_.next()];
@@ -78,9 +79,35 @@ class Greedy {
     return schedule;
   }
 
+  // Up to where it repeats itself.
+  Repeats find_repeats() {
+    Recurrence<Moment> recurrence;
+    begin();
+    while (done_[0].forwards < m_) {
+      const std::int32_t begun = done_[0].forwards;
+      Lane& lane = lanes_[wakes_.next()];
+      const std::int64_t now = wake_of(lane);
+      if (now >= kNever) return {};  // everybody waits
+      step(lane);
+      if (done_[0].forwards == begun || done_[0].forwards == m_) continue;
+      const std::optional<Moment> since = recurrence.seen(state(now), {begun, now});
+      if (since) {
+        return {.microbatches = begun - since->begun,
+                .least = done_[0].forwards + 1,
+                .later = now - since->time};
+      }
+    }
+    return {};
+  }
+
  private:
   struct Done {
     std::int32_t forwards = 0, backwards = 0, weights = 0;
+  };
+  // Behind the decision to begin a micro-batch.
+  struct Moment {
+    std::int32_t begun = 0;
+    std::int64_t time = 0;
   };
   struct Lane {
     std::vector<Stage> stages;  // in the order in which a micro-batch visits them
@@ -146,6 +173,33 @@ class Greedy {
     if (after.value == stages_) return own;
     const std::int64_t end = backward_end_[at(after, b)];
     return end == kNotYet ? kNever : std::max(own, end + delay(after, s));
+  }
+
+  void begin() { wakes_.set(number_of(lane_of({0})), 0); }
+
+  // All that says what follows, relative to the moment: how far each stage is, when positions
+  // decide, and when the ops ended that others still wait for.
+  std::vector<std::int64_t> state(std::int64_t now) const {
+    std::vector<std::int64_t> all;
+    const std::int64_t transfer = task_.times.transfer.value;
+    const auto since = [&](std::int64_t end) { return std::max(end - now, -transfer); };
+    for (std::size_t l = 0; l < lanes_.size(); ++l) {
+      all.push_back(wakes_[l] >= kNever ? kNever : wakes_[l] - now);
+      all.push_back(since(lanes_[l].free));
+      all.push_back(static_cast<std::int64_t>(lanes_[l].last));
+    }
+    for (Stage s{0}; s.value < stages_; ++s.value) {
+      const Done& done = done_[s.index()];
+      all.push_back(done.forwards - done_[0].forwards);
+      all.push_back(done.backwards - done_[0].forwards);
+      if (task_.split) all.push_back(done.weights - done_[0].forwards);
+      std::int32_t from = done.backwards;
+      if (s.value + 1 < stages_) from = std::min(from, done_[s.index() + 1].forwards);
+      for (; from < done.forwards; ++from) all.push_back(since(forward_end_[at(s, from)]));
+      from = s.value > 0 ? done_[s.index() - 1].backwards : done.backwards;
+      for (; from < done.backwards; ++from) all.push_back(since(backward_end_[at(s, from)]));
+    }
+    return all;
   }
 
   // A micro-batch that has entered must be able to leave: a forward leaves room for those of the
@@ -307,6 +361,12 @@ class Greedy {
 
 Schedule greedy_order(const PlanTask& task, const GreedyRule& rule) {
   return Greedy(task, rule).run();
+}
+
+Repeats greedy_repeats(const PlanTask& task, const GreedyRule& rule) {
+  // What looks ahead of the micro-batch that it is asked for might see the last.
+  if (rule.interval > 0 && !std::ranges::is_sorted(rule.forward_place)) return {};
+  return Greedy(task, rule).find_repeats();
 }
 
 GreedyRule priorities(const Placement& placement, const std::vector<std::int64_t>& forward,

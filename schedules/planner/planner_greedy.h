@@ -12,6 +12,7 @@
 
 #include "schedules/ir/schedule.h"
 #include "schedules/timing/compute_timing.h"
+#include "schedules/timing/recurrence.h"
 
 namespace rehearse {
 
@@ -44,6 +45,9 @@ struct GreedyRule {
 // A schedule at Level::Compute without name, or one without ops where the rule runs into a dead end
 // (too little memory for what it put first).
 Schedule greedy_order(const PlanTask& task, const GreedyRule& rule);
+// How the rule's orders grow; nobody knows where its state does not come again within the task's
+// micro-batches.
+Repeats greedy_repeats(const PlanTask& task, const GreedyRule& rule);
 
 // Priorities instead of a pattern: the smallest number goes first. `forward[c]`, `backward[c]` of
 // the c-th stage of a position, counted from the first that a micro-batch visits.

@@ -14,9 +14,16 @@ namespace {
 // periods that must be seen (repetition.cc), and for the ops after which a replay of memory takes
 // equal ops to bring nothing new (memory_replay.cc).
 constexpr std::int32_t kRounds = 6, kRepetitions = 6, kQuietMicrobatches = 56;
+// Where an order takes longer to fall into its step, so often.
+constexpr std::int32_t kFillings = 2;
 // The whole has so many times the micro-batches of the shorter step; the next one is longer by
 // that.
 constexpr std::int32_t kShorter = 4;
+
+std::int64_t shortest_step(const Plan& plan, std::int32_t repeated, std::int32_t least) {
+  return kQuietMicrobatches +
+         std::max(kRounds * plan.pipeline_parallel + kRepetitions * repeated, kFillings * least);
+}
 
 // Per position the first op of `order` that a longer one, by one repetition, might not have or
 // lower otherwise: a repetition before they differ, or before one of the last micro-batches.
@@ -149,12 +156,16 @@ std::string performed_whole(const Scenario& scenario, const Plan& plan,
   return {};
 }
 
-std::vector<std::int32_t> shorter_steps(const Plan& plan, std::int32_t repeated) {
-  const std::int32_t m = plan.microbatches();
-  const std::int32_t least =
-      kRounds * plan.pipeline_parallel + kRepetitions * repeated + kQuietMicrobatches;
+bool has_few_microbatches(const Plan& plan) {
+  return kShorter * shortest_step(plan, 1, 0) > plan.microbatches();
+}
+
+std::vector<std::int32_t> shorter_steps(const Plan& plan, const ShorterOrders& shorter) {
+  const std::int32_t m = plan.microbatches(), repeated = shorter.repeated();
+  if (repeated == 0) return {};
   std::vector<std::int32_t> steps;
-  for (std::int64_t length = least; kShorter * length <= m; length *= kShorter) {
+  for (std::int64_t length = shortest_step(plan, repeated, shorter.least()); kShorter * length <= m;
+       length *= kShorter) {
     const auto at_least = static_cast<std::int32_t>(length);
     steps.push_back(at_least + (m - at_least) % repeated);
   }
@@ -164,13 +175,11 @@ std::vector<std::int32_t> shorter_steps(const Plan& plan, std::int32_t repeated)
 Result<MemoryReport> memory_of_plan(const MemoryProfile& profile, const Transformer& model,
                                     Plan plan, const Cluster& cluster) {
   const ShorterOrders shorter = ShorterOrders::of_plan(plan);
-  if (shorter.repeated() > 0) {
-    for (const std::int32_t microbatches : shorter_steps(plan, shorter.repeated())) {
-      const std::optional<Schedule> order = shorter.with(microbatches);
-      if (!order) break;
-      MemoryReport memory = predict_memory(profile, {model, plan}, cluster, *order);
-      if (memory.left_out) return memory;
-    }
+  for (const std::int32_t microbatches : shorter_steps(plan, shorter)) {
+    const std::optional<Schedule> order = shorter.with(microbatches);
+    if (!order) break;
+    MemoryReport memory = predict_memory(profile, {model, plan}, cluster, *order);
+    if (memory.left_out) return memory;
   }
   const Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();

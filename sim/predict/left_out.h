@@ -20,10 +20,13 @@ namespace rehearse::sim {
 std::string performed_whole(const Scenario& scenario, const Plan& plan,
                             const PredictOptions& options);
 
+// No shorter step would be worth a try, whatever its order repeats.
+bool has_few_microbatches(const Plan& plan);
+
 // Micro-batches of the shorter steps that are worth a try, in the order in which to try them: each
 // less by a multiple of what an order's middle repeats, and so much shorter that all that fail
 // together cost less than a third of the whole.
-std::vector<std::int32_t> shorter_steps(const Plan& plan, std::int32_t repeated);
+std::vector<std::int32_t> shorter_steps(const Plan& plan, const ShorterOrders& shorter);
 
 // Memory of a framework's plan for who asks how much and not when: over a shorter order where that
 // tells it. Errors: those of order_of.

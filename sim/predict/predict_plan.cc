@@ -171,7 +171,7 @@ Result<> replay_memory(Prediction& p, std::optional<Schedule>& replayed, const S
     return p.memory.left_out || p.memory.ruled_out;
   };
   if (found(p.order) || shorter == nullptr) return {};
-  for (const std::int32_t length : shorter_steps(p.plan, shorter->repeated())) {
+  for (const std::int32_t length : shorter_steps(p.plan, *shorter)) {
     if (length <= p.order.microbatches) continue;
     replayed = shorter->with(length);
     if (replayed && found(*replayed)) return {};
@@ -322,7 +322,7 @@ std::optional<Prediction> predict_shorter(const Scenario& scenario, const Plan& 
                                           const Cluster& machine, const PredictOptions& options,
                                           const ShorterOrders& shorter) {
   const Layout layout(scenario.model, plan);
-  std::vector<std::int32_t> lengths = shorter_steps(plan, shorter.repeated());
+  std::vector<std::int32_t> lengths = shorter_steps(plan, shorter);
   for (std::size_t attempt = 0; attempt < std::min(lengths.size(), kMostAttempts); ++attempt) {
     const auto models = std::make_shared<CostModels>();
     models->cluster = with_places(machine, plan.gpus());
@@ -366,9 +366,8 @@ Result<std::optional<Prediction>> predict_from_shorter(const Scenario& scenario,
   because = performed_whole(scenario, plan, options);
   if (!because.empty()) return std::optional<Prediction>();
   const auto predicted = [&](const ShorterOrders& shorter) {
-    because = shorter_steps(plan, shorter.repeated()).empty()
-                  ? "its micro-batches are few"
-                  : "no shorter step of it repeats itself";
+    because = shorter_steps(plan, shorter).empty() ? "its micro-batches are few"
+                                                   : "no shorter step of it repeats itself";
     return predict_shorter(scenario, plan, machine, options, shorter);
   };
   const ShorterOrders grown = ShorterOrders::of_plan(plan);
@@ -379,7 +378,7 @@ Result<std::optional<Prediction>> predict_from_shorter(const Scenario& scenario,
   Result<Schedule> order = order_of(scenario.model, plan);
   if (!order) return order.error();
   whole = std::move(order).value();
-  if (shorter_steps(plan, 1).empty()) {
+  if (has_few_microbatches(plan)) {
     because = "its micro-batches are few";
     return std::optional<Prediction>();
   }

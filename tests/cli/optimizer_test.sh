@@ -1,42 +1,50 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An optimizer is one thing in every command. Lion trains as AdamW does: the same losses whatever ZeRO shards, checkpoints that a run goes on
-# from in any of these layouts, and files that say whose moments they hold.
+# An optimizer is one thing in every command. Each that runs beside AdamW trains as AdamW does: the same losses whatever ZeRO shards,
+# checkpoints that a run goes on from in any of these layouts, and files that say whose moments they hold.
 # Usage: optimizer_test.sh REHEARSE.
 cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
-tiny '"data_parallel": 4, "micro_batch": 1, "global_batch": 4, "optimizer": "lion"' \
+tiny '"data_parallel": 4, "micro_batch": 1, "global_batch": 4' \
   '"steps": 6, "data": "README.md", "weight_decay": 0.1'
 cp README.md "$work"
 numbers() { sed -n '/"losses"/,/]/p' "$1" | grep -o '[0-9][0-9.e+-]*'; }
 run() { "$rehearse" run "$scenario" --json "$@" 2>"$work/err"; }
+run >"$work/adamw.json" || fail "adamw: $(cat "$work/err")"
 
-run >"$work/whole.json" || fail "does not run: $(cat "$work/err")"
-[ "$(numbers "$work/whole.json" | wc -l)" -eq 6 ] || fail "losses: $(cat "$work/whole.json")"
-numbers "$work/whole.json" | sed -n '1p;6p' | paste -s - | awk '{ exit !($2 < 0.99 * $1) }' ||
-  fail "nothing is learned: $(numbers "$work/whole.json")"
-for stage in 1 2 3; do
-  run --set plan.zero_stage=$stage >"$work/z.json" || fail "ZeRO-$stage: $(cat "$work/err")"
-  [ "$(numbers "$work/z.json")" = "$(numbers "$work/whole.json")" ] ||
-    fail "ZeRO-$stage: $(numbers "$work/z.json"), not $(numbers "$work/whole.json")"
-done
-run --set plan.zero_stage=1 --set plan.offload=optimizer >"$work/z.json" || fail "offload: $(cat "$work/err")"
-[ "$(numbers "$work/z.json")" = "$(numbers "$work/whole.json")" ] || fail "offload: other losses"
-run --set plan.optimizer=adamw >"$work/adamw.json" || fail "adamw: $(cat "$work/err")"
-[ "$(numbers "$work/adamw.json")" != "$(numbers "$work/whole.json")" ] || fail "lion is adamw"
+# trains NAME MOMENT...: what files call its moments.
+trains() {
+  name=$1
+  shift
+  step() { run --set plan.optimizer="$name" "$@"; }
+  step >"$work/whole.json" || fail "$name does not run: $(cat "$work/err")"
+  [ "$(numbers "$work/whole.json" | wc -l)" -eq 6 ] || fail "$name, losses: $(cat "$work/whole.json")"
+  numbers "$work/whole.json" | sed -n '1p;6p' | paste -s - | awk '{ exit !($2 < 0.99 * $1) }' ||
+    fail "$name learns nothing: $(numbers "$work/whole.json")"
+  for stage in 1 2 3; do
+    step --set plan.zero_stage=$stage >"$work/z.json" || fail "$name, ZeRO-$stage: $(cat "$work/err")"
+    [ "$(numbers "$work/z.json")" = "$(numbers "$work/whole.json")" ] ||
+      fail "$name, ZeRO-$stage: $(numbers "$work/z.json"), not $(numbers "$work/whole.json")"
+  done
+  step --set plan.zero_stage=1 --set plan.offload=optimizer >"$work/z.json" || fail "$name, offload: $(cat "$work/err")"
+  [ "$(numbers "$work/z.json")" = "$(numbers "$work/whole.json")" ] || fail "$name, offload: other losses"
+  [ "$(numbers "$work/adamw.json")" != "$(numbers "$work/whole.json")" ] || fail "$name is adamw"
 
-# Three steps sharded, and the others whole: one moment goes through the files.
-run --steps 3 --set plan.zero_stage=2 --checkpoint "$work/c" >"$work/a.json" || fail "--checkpoint: $(cat "$work/err")"
-run --resume "$work/c" >"$work/b.json" || fail "--resume: $(cat "$work/err")"
-[ "$(numbers "$work/whole.json")" = "$(numbers "$work/a.json"; numbers "$work/b.json")" ] || fail "other losses"
-step=$work/c/step-000003
-grep -q '"exp_avg.wte.weight"' "$step/optimizer.safetensors" || fail "no moments in the file"
-! grep -q '"exp_avg_sq' "$step/optimizer.safetensors" || fail "second moments in the file"
-refused 2 'state.json: plan.optimizer: the checkpoint is of "lion", this run has adamw' \
-  run "$scenario" --resume "$work/c" --set plan.optimizer=adamw
-run --resume "$step/model.safetensors" --steps 1 --set plan.optimizer=adamw >/dev/null ||
-  fail "its weights: $(cat "$work/err")"
+  # Three steps sharded, and the others whole: its moments go through the files.
+  step --steps 3 --set plan.zero_stage=2 --checkpoint "$work/$name" >"$work/a.json" ||
+    fail "$name, --checkpoint: $(cat "$work/err")"
+  step --resume "$work/$name" >"$work/b.json" || fail "$name, --resume: $(cat "$work/err")"
+  [ "$(numbers "$work/whole.json")" = "$(numbers "$work/a.json"; numbers "$work/b.json")" ] || fail "$name: other losses"
+  saved=$work/$name/step-000003
+  held=$(grep -ao '"[a-z_]*[.]wte[.]weight"' "$saved/optimizer.safetensors" | sort | paste -sd ' ' -)
+  named=$(for moment; do printf '"%s.wte.weight"\n' "$moment"; done | sort | paste -sd ' ' -)
+  [ "$held" = "$named" ] || fail "$name: moments in the file are $held, not $named"
+  refused 2 "state.json: plan.optimizer: the checkpoint is of \"$name\", this run has adamw" \
+    run "$scenario" --resume "$work/$name"
+  run --resume "$saved/model.safetensors" --steps 1 >/dev/null || fail "its weights: $(cat "$work/err")"
+}
+trains lion exp_avg
 
 # What our executor does not perform is refused.
 refused 2 "runtime rehearse has adamw and lion alone, not muon" \

@@ -8,7 +8,7 @@ rehearse=$1
 ulimit -v 2000000
 ulimit -t 20  # seconds of work, each
 
-refused 2 "--microbatches: v_min is searched for" schedule --schedule v_min --stages 100000 --microbatches 5
+refused 2 "--microbatches: v_min is searched for" schedule --schedule v_min --stages 100000 --microbatches 8
 refused 2 "--microbatches: zb_2p is searched for" schedule --schedule zb_2p --stages 20000 --microbatches 40000
 refused 2 "--microbatches: zb_v is searched for" schedule --schedule zb_v --stages 20000 --microbatches 8
 refused 2 "plan.global_batch: 960000 micro-batches make a schedule of about" \

@@ -79,27 +79,79 @@ class Units {
   Schedule schedule_;
 };
 
-std::int64_t end_of(const Schedule& order) {
+GreedyTask first_to_start(const ScheduleShape& shape) {
+  const std::int32_t p = shape.positions;
+  return {.placement = [p](std::int32_t m) { return mirrored(v_placement(p), m / 2); },
+          .rule = {.in_flight = p / 2 + 1, .slot = backwards_first}};
+}
+
+Schedule units(const ScheduleShape& shape, std::int32_t microbatches) {
+  ScheduleShape asked = shape;
+  asked.microbatches = microbatches;
+  Schedule order = Units(asked).run();
+  order.microbatches = microbatches;
+  return order;
+}
+
+// When every position ends a unit; none: the order waits for itself.
+std::vector<std::int64_t> ends_of_unit(const Schedule& order, std::int32_t unit,
+                                       std::int32_t of_units) {
   const ComputeTimes times{.stages = {{.forward = {1}, .backward = {2}}}};
   const Result<ComputeTiming> timing = time_compute(order, times);
-  return timing ? std::ranges::max(timing.value().end).value : std::int64_t{1} << 62;
+  std::vector<std::int64_t> ends;
+  if (!timing) return ends;
+  for (RankClass row{0}; row.value < order.num_rows(); ++row.value) {
+    const std::size_t ops = order.program(row).size() / static_cast<std::size_t>(of_units);
+    const std::size_t last = order.first_op(row) + static_cast<std::size_t>(unit + 1) * ops - 1;
+    ends.push_back(timing.value().end[last].value);
+  }
+  return ends;
+}
+
+// A unit waits for the one before on its own position alone: if that one ended a constant later
+// than the one before it on all of them, so does every unit behind.
+std::int64_t end_of_units(const ScheduleShape& shape) {
+  constexpr std::int32_t kFew = 8;
+  const std::int32_t p = shape.positions, all = shape.microbatches / p;
+  const auto last_end = [](const std::vector<std::int64_t>& ends) {
+    return ends.empty() ? std::int64_t{1} << 62 : std::ranges::max(ends);
+  };
+  if (all > kFew) {
+    const Schedule few = units(shape, kFew * p);
+    const auto last = ends_of_unit(few, kFew - 1, kFew), before = ends_of_unit(few, kFew - 2, kFew);
+    if (last.empty()) return last_end(last);
+    const std::int64_t later = last[0] - before[0];
+    bool alike = true;
+    for (std::size_t r = 0; r < last.size(); ++r) alike = alike && last[r] - before[r] == later;
+    if (alike) return last_end(last) + (all - kFew) * later;
+  }
+  return last_end(ends_of_unit(units(shape, shape.microbatches), all - 1, all));
+}
+
+// Whether units, one behind the other, are taken: they end no later.
+bool takes_units(const ScheduleShape& shape, std::int64_t greedy_end) {
+  const std::int32_t p = shape.positions, m = shape.microbatches;
+  return m % p == 0 && (m == p || greedy_end >= end_of_units(shape));
 }
 
 }  // namespace
 
 Result<Schedule> bitpipe(const ScheduleShape& shape) {
+  const std::int32_t m = shape.microbatches;
+  if (m == shape.positions) return units(shape, m);
+  GreedyOrder order = greedy_order(first_to_start(shape), m);
+  if (takes_units(shape, order.end)) return units(shape, m);
+  return std::move(order.schedule);
+}
+
+Growing bitpipe_growing(const ScheduleShape& shape) {
+  const GreedyTask task = first_to_start(shape);
   const std::int32_t p = shape.positions, m = shape.microbatches;
-  const auto greedy = [&] {
-    Schedule order = greedy_order(mirrored(v_placement(p), m / 2), m, p / 2 + 1);
-    order.microbatches = m;
-    return order;
-  };
-  if (m % p != 0) return greedy();
-  Schedule units = Units(shape).run();
-  units.microbatches = m;
-  if (m == p) return units;
-  Schedule other = greedy();
-  return end_of(other) < end_of(units) ? std::move(other) : std::move(units);
+  const Repeats repeats = greedy_repeats(task, m);
+  if (!takes_units(shape, greedy_end(task, repeats, m))) return greedy_growing(task, repeats);
+  return {.repeated = p, .least = p, .with = [shape](std::int32_t fewer) -> Result<Schedule> {
+            return units(shape, fewer);
+          }};
 }
 
 }  // namespace rehearse::order

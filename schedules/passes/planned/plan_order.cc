@@ -164,20 +164,12 @@ Result<Schedule> order_of(const Transformer& model, Plan& plan) {
                          recompute_room({model, plan}, order.value()));
 }
 
-std::int32_t repeated_microbatches(const Plan& plan) {
-  if (recomputes_in_advance(plan)) return 0;  // by times, of which nobody knows whether they repeat
+Growing growing_of(const Plan& plan) {
+  if (recomputes_in_advance(plan)) return {};  // by times, of which nobody knows if they repeat
   const ScheduleInfo* info = find_schedule(name_of_order(plan));
-  if (info == nullptr) return 0;
+  if (info == nullptr) return {};
   const Result<ScheduleShape> shape = shape_of(plan);
-  return shape ? repeated_microbatches(*info, shape.value()) : 0;
-}
-
-Result<Schedule> shorter_order(const Plan& plan, std::int32_t microbatches) {
-  Result<ScheduleShape> shape = shape_of(plan);  // with the group size of the whole
-  if (!shape) return shape.error();
-  ScheduleShape asked = std::move(shape).value();
-  asked.microbatches = microbatches;
-  return generate(name_of_order(plan), asked);
+  return shape ? growing_of(*info, shape.value()) : Growing{};
 }
 
 bool leaves_order_open(const Plan& plan) {

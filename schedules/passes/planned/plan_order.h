@@ -8,6 +8,7 @@
 #include "schedules/base/result.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/model/model.h"
+#include "schedules/order/growing.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse {
@@ -19,12 +20,9 @@ namespace rehearse {
 // Errors: one line.
 Result<Schedule> order_of(const Transformer& model, Plan& plan);
 
-// The same order with fewer micro-batches, of which the whole's is the same with more repetitions
-// of its middle (Growth, schedules/order/registry.h). REQUIRES: fewer by a multiple of
-// repeated_microbatches(plan), which is not 0.
-Result<Schedule> shorter_order(const Plan& plan, std::int32_t microbatches);
-// 0: its order is from a file, searched for, or does not grow by repeating its middle.
-std::int32_t repeated_microbatches(const Plan& plan);
+// The plan's shorter orders (schedules/order/growing.h); none: its order is from a file, searched
+// for, or does not grow by repeating its middle.
+Growing growing_of(const Plan& plan);
 
 // Whether the plan's schedule has several orders to choose among and none is chosen yet, or places
 // recomputation by times that nobody has priced yet: who can predict (sim/predict/predict.h) takes

@@ -77,8 +77,9 @@ bool same_work(const Schedule& a, const Op& x, const Schedule& b, const Op& y, s
 
 ShorterOrders ShorterOrders::of_plan(const Plan& plan) {
   ShorterOrders orders;
-  orders.plan_ = &plan;
-  orders.repeated_ = repeated_microbatches(plan);
+  orders.growing_ = growing_of(plan);
+  orders.repeated_ = orders.growing_.repeated;
+  orders.least_ = orders.growing_.least;
   return orders;
 }
 
@@ -170,7 +171,7 @@ Schedule ShorterOrders::without(std::int32_t repetitions) const {
 
 std::optional<Schedule> ShorterOrders::with(std::int32_t microbatches) const {
   if (whole_ == nullptr) {
-    Result<Schedule> order = shorter_order(*plan_, microbatches);
+    Result<Schedule> order = growing_.with(microbatches);
     if (!order) return {};
     return std::move(order).value();
   }

@@ -2,8 +2,8 @@
 // Orders of a plan's step with fewer micro-batches, of which the whole's is the same with more
 // repetitions of its middle (docs/steady_state.md).
 //
-// Where the plan's schedule is known to grow so (Growth, schedules/order/registry.h) it is asked
-// for fewer. Else repetitions are looked for in the whole order, whoever made it, and cut out.
+// Where the plan's schedule is known to grow so (schedules/order/growing.h) it is asked for fewer.
+// Else repetitions are looked for in the whole order, whoever made it, and cut out.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
+#include "schedules/order/growing.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse {
@@ -28,17 +29,17 @@ bool same_work(const Schedule& a, const Op& x, const Schedule& b, const Op& y,
 
 class ShorterOrders {
  public:
-  // Both keep what they are given, which must live as long.
   // By the plan's schedule; repeated() is 0 where nobody knows how it grows.
   static ShorterOrders of_plan(const Plan& plan);
   // By what `whole`, a plan's order, repeats, of which nobody need know anything: whatever
-  // made it. O(its ops).
+  // made it. Keeps it, which must live as long. O(its ops).
   static ShorterOrders cut_from(const Schedule& whole);
 
   // Micro-batches of one repetition; 0: there are no shorter orders.
   std::int32_t repeated() const { return repeated_; }
+  std::int32_t least() const { return least_; }  // micro-batches of the shortest that is known
   // None: so many repetitions are not there. REQUIRES: fewer micro-batches than the plan has by a
-  // multiple of repeated(), which is not 0.
+  // multiple of repeated(), which is not 0, and at least least().
   std::optional<Schedule> with(std::int32_t microbatches) const;
 
  private:
@@ -54,10 +55,10 @@ class ShorterOrders {
   bool find_phases(std::int32_t later);
   Schedule without(std::int32_t repetitions) const;
 
-  const Plan* plan_ = nullptr;  // one of both
+  Growing growing_;  // one of both
   const Schedule* whole_ = nullptr;
-  std::vector<Phase> phases_;        // per row of the whole
-  std::int32_t repeated_ = 0;
+  std::vector<Phase> phases_;  // per row of the whole
+  std::int32_t repeated_ = 0, least_ = 0;
 };
 
 }  // namespace rehearse

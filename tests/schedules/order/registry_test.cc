@@ -328,7 +328,8 @@ TEST(Registry, OrdersGrowByRepetitionsOfTheirMiddle) {
           if (info.chunks != ChunkRule::Many && v > 1) continue;
           const Result<ScheduleShape> full = resolve_shape(info, shape);
           if (!full) continue;
-          const std::int32_t repeated = repeated_microbatches(info, full.value());
+          if (info.growth == Growth::Found) continue;
+          const std::int32_t repeated = growing_of(info, full.value()).repeated;
           if (repeated == 0) continue;
           std::vector<Schedule> made;
           const std::int32_t many = m == 4 * p ? 400 : 5;
@@ -345,6 +346,46 @@ TEST(Registry, OrdersGrowByRepetitionsOfTheirMiddle) {
       }
     }
   }
+}
+
+// Where rules come into the same state again: every shorter order that is handed out is the whole
+// one with repetitions cut out, op by op, down to the shortest.
+TEST(Registry, OrdersGrowAsTheirRulesRepeatThemselves) {
+  std::map<std::string_view, std::int32_t> found, asked;
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (info.growth != Growth::Found) continue;
+    for (const std::int32_t p : {2, 3, 4, 5, 6, 7, 8, 10, 12}) {
+      // As many as the planner takes for large, and others.
+      const std::int32_t large = 50'000 / (6 * p) + 2;
+      for (const std::int32_t m : {16 * p, 300, 302, 40 * p, large, large + 1, 3 * large}) {
+        const Result<ScheduleShape> full = resolve_shape(info, {.positions = p, .microbatches = m});
+        if (!full) continue;
+        ++asked[info.name];
+        const Growing growing = growing_of(info, full.value());
+        if (growing.repeated == 0) continue;
+        const Result<Schedule> whole = generate(info.name, full.value());
+        ASSERT_TRUE(whole);
+        const std::int32_t b = growing.repeated;
+        const std::int32_t fewest = growing.least + (m - growing.least) % b;
+        ASSERT_LE(growing.least, m);
+        for (const std::int32_t from : {fewest, fewest + b, fewest + 5 * b}) {
+          if (from + b > m) continue;
+          const Result<Schedule> order = growing.with(from), next = growing.with(from + b);
+          ASSERT_TRUE(order && next);
+          EXPECT_EQ(order.value().microbatches, from);
+          expect_repetitions(order.value(), next.value(), whole.value(), (m - from) / b);
+          if (HasFatalFailure()) return;
+          ++found[info.name];
+        }
+      }
+    }
+  }
+  for (const auto& [name, count] : asked) {
+    std::printf("%-24s %3d shapes, %3d orders compared\n", std::string(name).c_str(), count,
+                found[name]);
+    EXPECT_GE(found[name], 20) << name;
+  }
+  EXPECT_EQ(asked.size(), 5u);
 }
 
 }  // namespace

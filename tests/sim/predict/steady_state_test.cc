@@ -39,13 +39,20 @@ bool may_repeat(const ScheduleInfo& info) {
   return !info.planned && info.name != "gpipe" && info.name != "looped_bfs";
 }
 
+// Micro-batches of it; 0: it is none that is found.
+std::int64_t found_repetition(const ScheduleInfo& info, std::int32_t p) {
+  const Result<ScheduleShape> shape =
+      resolve_shape(info, {.positions = p, .microbatches = std::max(200 * p, 2000)});
+  return info.growth == Growth::Found && shape ? growing_of(info, shape.value()).repeated : 0;
+}
+
 // As many micro-batches as make a shorter step worth a try, and a few more.
 std::string with_many_microbatches(std::string_view name, ScenarioText& text, const Plan& plan,
                                    Chance& chance) {
   const ScheduleInfo* info = find_schedule(name);
-  // Nobody knows what orders that grow otherwise repeat: 1 to 16 micro-batches.
-  const std::int64_t p = plan.pipeline_parallel, known = info->growth == Growth::Otherwise ? 16 : 1,
-                     n = std::max({p, std::int64_t{plan.microbatch_group_size}, known});
+  const std::int64_t p = plan.pipeline_parallel,
+                     n = std::max({p, std::int64_t{plan.microbatch_group_size},
+                                   found_repetition(*info, plan.pipeline_parallel) / 2});
   std::int64_t m = 4 * (6 * p + 6 * 2 * n + 56) + chance.below(4 * p);
   if (chance.percent(30)) m *= 4;  // so that several lengths are worth a try
   if (!may_repeat(*info)) m = 2 * p + chance.below(20);
@@ -152,7 +159,7 @@ TEST(SteadyState, OfMemoryIsFoundInEveryRow) {
       const Result<ScheduleShape> shape =
           resolve_shape(info, {.positions = p, .microbatches = 30 * p});
       if (!shape || !may_repeat(info)) continue;
-      if (repeated_microbatches(info, shape.value()) == 0) continue;
+      if (growing_of(info, shape.value()).repeated == 0) continue;
       const Result<Schedule> order = generate(info.name, shape.value());
       ASSERT_TRUE(order);
       for (RankClass row{0}; row.value < order.value().num_rows(); ++row.value, ++rows) {
