@@ -203,9 +203,14 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
 namespace {
 
 std::string optimizers_run() {
-  std::string names;
+  std::vector<std::string_view> run;
   for (const OptimizerRow& row : kOptimizers) {
-    if (row.run()) names += (names.empty() ? "" : " and ") + std::string(row.name);
+    if (row.run()) run.push_back(row.name);
+  }
+  std::string names;
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    if (i > 0) names += i + 1 == run.size() ? " and " : ", ";
+    names += run[i];
   }
   return names;
 }

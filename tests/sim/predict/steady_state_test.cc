@@ -52,7 +52,7 @@ std::string with_many_microbatches(std::string_view name, ScenarioText& text, co
   const ScheduleInfo* info = find_schedule(name);
   const std::int64_t p = plan.pipeline_parallel,
                      n = std::max({p, std::int64_t{plan.microbatch_group_size},
-                                   found_repetition(*info, plan.pipeline_parallel) / 2});
+                                   (found_repetition(*info, plan.pipeline_parallel) + 1) / 2});
   std::int64_t m = 4 * (6 * p + 6 * 2 * n + 56) + chance.below(4 * p);
   if (chance.percent(30)) m *= 4;  // so that several lengths are worth a try
   if (!may_repeat(*info)) m = 2 * p + chance.below(20);
