@@ -21,8 +21,9 @@ for revision in "$@"; do
   git worktree add --quiet --detach "$scratch/tree" "${revision#apart:}"
   cmake -S "$scratch/tree" -B "$scratch/build" --preset release -DREHEARSE_TESTS_TOGETHER=$together -DREHEARSE_BY_FOLDER=$together \
     -DCMAKE_CUDA_COMPILER=NOTFOUND >"$scratch/log" 2>&1
-  read -r user real < <({ time ninja -C "$scratch/build" >"$scratch/log" 2>&1; } 2>&1) ||
-    { tail -n 20 "$scratch/log" >&2; exit 1; }
+  { time ninja -C "$scratch/build" >"$scratch/log" 2>&1 || touch "$scratch/failed"; } 2>"$scratch/took"
+  [ ! -e "$scratch/failed" ] || { grep -m5 -E 'rror' "$scratch/log" >&2; exit 1; }
+  read -r user real <"$scratch/took"
   printf '%s: %s user seconds, %s by the clock, %s objects\n' "$revision" "$user" "$real" \
     "$(ninja -C "$scratch/build" -t targets all | grep -c ': C[A-Z]*_COMPILER')"
   git worktree remove --force "$scratch/tree"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "schedules/base/files.h"
+#include "schedules/base/json_reader.h"
 #include "schedules/config_files/shell/shell_script.h"
 
 namespace rehearse {

@@ -191,30 +191,21 @@ class FirstToStart {
     return start;
   }
 
-  // All that says what follows, relative to the moment: how far each stage is, when positions are
-  // free, and when the ops ended that others still wait for. What ended before is as good as now.
+  // All that says what follows, relative to the moment: when positions are free, how far each stage
+  // is, and when those of its ops end that have not ended. What has is as good as ended now.
   std::vector<std::int64_t> state() {
     std::vector<std::int64_t> all;
     const std::int64_t time = now();
     const auto begun = static_cast<std::int64_t>(ways_[0].forward[0].size());
-    const auto since = [&](std::int64_t end) { return std::max<std::int64_t>(end - time, 0); };
-    for (const Place& place : places_) all.push_back(since(place.free));
-    for (std::size_t way = 0; way < ways_.size(); ++way) {
-      for (std::int32_t stage = 0; stage < stages_; ++stage) {
-        const Ends &forward = ends_of(way, false, stage), &backward = ends_of(way, true, stage);
-        all.push_back(static_cast<std::int64_t>(forward.size()) - begun);
-        all.push_back(static_cast<std::int64_t>(backward.size()) - begun);
-        std::size_t from = backward.size();
-        if (stage + 1 < stages_) from = std::min(from, ends_of(way, false, stage + 1).size());
-        for (std::size_t i = from; i < forward.size(); ++i) all.push_back(since(forward[i]));
-        if (stage > 0) {
-          from = ends_of(way, true, stage - 1).size();
-        } else {
-          const auto most = static_cast<std::size_t>(rule_.in_flight);
-          from = forward.size() > most ? forward.size() - most : 0;
-          if (rule_.in_flight == INT32_MAX) from = backward.size();
+    for (const Place& place : places_) all.push_back(std::max<std::int64_t>(place.free - time, 0));
+    for (const Direction& way : ways_) {
+      for (const std::vector<Ends>* of : {&way.forward, &way.backward}) {
+        for (const Ends& ends : *of) {
+          all.push_back(static_cast<std::int64_t>(ends.size()) - begun);
+          for (std::size_t i = ends.size(); i > 0 && ends[i - 1] > time; --i) {
+            all.push_back(ends[i - 1] - time);
+          }
         }
-        for (std::size_t i = from; i < backward.size(); ++i) all.push_back(since(backward[i]));
       }
     }
     return all;
@@ -306,8 +297,7 @@ Growing greedy_growing(GreedyTask task, const Repeats& repeats) {
 }
 
 std::int64_t backwards_first(const NextOp& op) {
-  constexpr std::int64_t kKind = std::int64_t{1} << 56, kNumber = std::int64_t{1} << 20;
-  return (op.backward ? 0 : kKind) + op.number * kNumber + op.stages - op.stage;
+  return (op.backward ? 0 : kKindSlots) + op.number * kNumberSlots + op.stages - op.stage;
 }
 
 }  // namespace rehearse::order

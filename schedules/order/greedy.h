@@ -50,6 +50,9 @@ Repeats greedy_repeats(const GreedyTask& task, std::int32_t microbatches);
 std::int64_t greedy_end(const GreedyTask& task, const Repeats& repeats, std::int32_t microbatches);
 Growing greedy_growing(GreedyTask task, const Repeats& repeats);
 
+// Of slots that tell kinds apart before numbers, and numbers before stages.
+inline constexpr std::int64_t kKindSlots = std::int64_t{1} << 62,
+                              kNumberSlots = std::int64_t{1} << 31;
 // Backwards before forwards, then the lower micro-batch, the deeper stage.
 std::int64_t backwards_first(const NextOp& op);
 

@@ -155,12 +155,14 @@ std::vector<Entry> tried(const PlanTask& task) {
 // trial, on all. Beyond kMeasured micro-batches each takes as long as it did behind half of these.
 constexpr std::int32_t kMeasured = 2048;
 PlanValue value_on_all(const PlanTask& task, std::size_t candidate_number) {
+  if (task.microbatches <= kMeasured) {
+    return value_of(improved(candidate(task, candidate_number), task), task, Objective::Makespan);
+  }
   const auto value = [&](std::int32_t microbatches) {
     PlanTask some = task;
     some.microbatches = microbatches;
-    return value_of(improved(candidate(some, candidate_number), some), some, Objective::Makespan);
+    return value_of(candidate(some, candidate_number), some, Objective::Makespan);
   };
-  if (task.microbatches <= kMeasured) return value(task.microbatches);
   const PlanValue all = value(kMeasured), half = value(kMeasured / 2);
   if (all == PlanValue{} || half == PlanValue{}) return {};
   const auto reckoned = [&](std::int64_t end, std::int64_t before) {

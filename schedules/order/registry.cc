@@ -78,7 +78,6 @@ constexpr std::array kTable{
                  .aliases = {"vhalf"},
                  .chunks = V,
                  .splits_backward = true,
-                 .growth = Growth::Found,
                  .generate = order::v_half,
                  .growing = order::v_half_growing},
     ScheduleInfo{.name = "v_min",
@@ -89,7 +88,6 @@ constexpr std::array kTable{
     ScheduleInfo{.name = "1f1b_v",
                  .aliases = {"1f1bv", "v_1f1b"},
                  .chunks = V,
-                 .growth = Growth::Found,
                  .generate = order::one_f_one_b_v,
                  .growing = order::one_f_one_b_v_growing},
     ScheduleInfo{.name = "dualpipe",
@@ -122,14 +120,12 @@ constexpr std::array kTable{
                  .even_positions = true,
                  .even_microbatches = true,
                  .least_rounds = 2,
-                 .growth = Growth::Found,
                  .generate = order::chimera_doubled,
                  .growing = order::chimera_doubled_growing},
     ScheduleInfo{.name = "hanayo",
                  .aliases = {"wave", "waves"},
                  .chunks = Waves,
                  .asked_only = true,
-                 .growth = Growth::Found,
                  .generate = order::hanayo,
                  .growing = order::hanayo_growing},
     ScheduleInfo{.name = "bitpipe",
@@ -139,7 +135,6 @@ constexpr std::array kTable{
                  .even_positions = true,
                  .even_microbatches = true,
                  .least_rounds = 1,
-                 .growth = Growth::Found,
                  .generate = order::bitpipe,
                  .growing = order::bitpipe_growing},
     ScheduleInfo{.name = "interleaved_zb1p",
@@ -246,7 +241,9 @@ Result<> check_search(const ScheduleInfo& info, const ScheduleShape& shape) {
   if (row == kSearched.end()) return {};
   const std::int32_t p = shape.positions, m = shape.microbatches;
   if (row->rounds > 0 && m >= std::int64_t{row->rounds} * p - 1) return {};
-  const double steps = planner_steps(row->rules, p, std::max(1, shape.chunks), m);
+  const std::int32_t chunks = std::max(1, shape.chunks);
+  const std::int32_t finalists = planner_finalists(std::int64_t{p} * chunks, m);
+  const double steps = planner_steps(row->rules, finalists, p, chunks, m);
   if (steps <= kMostPlannerSteps) return {};
   return wrong("microbatches",
                std::string(info.name) + " is searched for: with " + text(m) + " on " + text(p) +
@@ -331,7 +328,6 @@ std::int32_t repeated_of(Growth growth, const ScheduleShape& shape) {
     case Growth::ByGroup:
       return shape.group_size;
     case Growth::Otherwise:
-    case Growth::Found:
       break;
   }
   return 0;
@@ -445,7 +441,7 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 
 Growing growing_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   const bool one_by_one = alone(info, shape);
-  if (info.growth == Growth::Found && !one_by_one) {
+  if (info.growing != nullptr && !one_by_one) {
     if (shape.microbatches < kFewRounds * shape.positions) return {};
     Growing growing = info.growing(shape);
     if (growing.repeated == 0) return {};
@@ -462,7 +458,7 @@ Growing growing_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   const std::int32_t repeated = one_by_one ? 1 : repeated_of(info.growth, shape);
   if (repeated == 0) return {};
   return {.repeated = repeated,
-          .least = 2 * std::max(shape.positions, repeated),
+          .least = 2 * shape.positions,
           .with = [name = info.name, shape](std::int32_t microbatches) {
             ScheduleShape fewer = shape;  // with the group size of the whole
             fewer.microbatches = microbatches;

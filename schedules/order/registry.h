@@ -50,7 +50,6 @@ enum class Pairing : std::uint8_t { Never, Asked, Always };
 // many as positions and of a group.
 enum class Growth : std::uint8_t {
   Otherwise,  // several parts grow (all forwards, then all backwards), or it is searched for
-  Found,      // by what its rules do again and again (ScheduleInfo::growing)
   ByOne,
   ByTwo,    // one of each direction
   ByGroup,  // N
@@ -79,7 +78,7 @@ struct ScheduleInfo {
   Growth growth = Growth::ByOne;
   // REQUIRES: a shape that resolve_shape returned, positions >= 2 or more than one chunk.
   Result<Schedule> (*generate)(const ScheduleShape& shape) = nullptr;
-  // Of Growth::Found. REQUIRES: the same.
+  // Where it is found in the rules that make the order, in place of `growth`. REQUIRES: the same.
   Growing (*growing)(const ScheduleShape& shape) = nullptr;
 };
 

@@ -24,9 +24,8 @@ GreedyRule rule_of(const Block& block, std::int32_t positions) {
 }
 
 Growing growing_of(PlanTask task, GreedyRule rule) {
-  constexpr std::int32_t kMost = 4096;  // micro-batches within which it repeats itself, or never
-  PlanTask first = task;
-  first.microbatches = std::min(task.microbatches, kMost);
+  PlanTask first = task;  // it is looked for in so many; two per position were always enough
+  first.microbatches = std::min(task.microbatches, 4096 + 16 * task.placement.positions);
   const Repeats repeats = greedy_repeats(first, rule);
   return {.repeated = repeats.microbatches,
           .least = repeats.least,

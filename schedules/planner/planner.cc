@@ -11,7 +11,7 @@ namespace rehearse {
 namespace {
 
 // Effort, in numbers that do not depend on the machine: plans are the same everywhere.
-constexpr std::size_t kFinalists = 4;       // of a trial
+constexpr std::int32_t kFinalists = 4;      // of a trial
 constexpr std::int64_t kLargeOps = 50'000;  // beyond: the best of the trial alone
 constexpr std::int32_t kTrialOps = 12'000;  // ops of a trial run, at least 2p micro-batches
 constexpr std::int32_t kShiftOps = 12'000;  // larger orders are not improved
@@ -43,11 +43,6 @@ std::int64_t most_alive(const Schedule& schedule, bool held_until_weight) {
     }
   }
   return most;
-}
-
-// Rules that run on all micro-batches.
-std::size_t finalists_of(std::int64_t stages, std::int64_t microbatches) {
-  return 3 * stages * microbatches > kLargeOps ? 1 : kFinalists;
 }
 
 PlanTask trial_of(const PlanTask& task, std::int32_t trial_microbatches) {
@@ -98,13 +93,15 @@ PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective obj
   return timing ? value_of(schedule, timing.value(), objective) : PlanValue{};
 }
 
-double planner_steps(std::int32_t rules, std::int32_t positions, std::int32_t chunks,
-                     std::int32_t microbatches) {
+std::int32_t planner_finalists(std::int64_t stages, std::int64_t microbatches) {
+  return 3 * stages * microbatches > kLargeOps ? 1 : kFinalists;
+}
+
+double planner_steps(std::int32_t rules, std::int32_t finalists, std::int32_t positions,
+                     std::int32_t chunks, std::int32_t microbatches) {
   const double stages = static_cast<double>(positions) * chunks, m = microbatches;
   const double trial = std::min(m, std::max(2.0 * positions + 1, kTrialOps / stages));
-  const auto finalists = static_cast<double>(
-      finalists_of(std::int64_t{positions} * chunks, std::int64_t{microbatches}));
-  return 3 * stages * (rules * trial + std::min<double>(rules, finalists) * m);
+  return 3 * stages * (rules * trial + std::min(rules, finalists) * m);
 }
 
 Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
@@ -113,7 +110,8 @@ Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Ob
   std::vector<Entry> entries = tried(trial, rules, objective);
   if (entries.empty()) return {};
   if (trial.microbatches == task.microbatches) return std::move(entries.front().order);
-  const std::size_t finalists = finalists_of(task.placement.stages(), task.microbatches);
+  const auto finalists =
+      static_cast<std::size_t>(planner_finalists(task.placement.stages(), task.microbatches));
   if (entries.size() > finalists) entries.resize(finalists);
   for (Entry& entry : entries) {
     entry.order = greedy_order(task, *entry.rule);
@@ -126,7 +124,7 @@ Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Ob
 std::optional<GreedyRule> rule_of_large(const PlanTask& task, std::span<const GreedyRule> rules,
                                         Objective objective, std::int32_t trial_microbatches) {
   const PlanTask trial = trial_of(task, trial_microbatches);
-  const bool large = finalists_of(task.placement.stages(), task.microbatches) == 1;
+  const bool large = planner_finalists(task.placement.stages(), task.microbatches) == 1;
   if (!large || trial.microbatches == task.microbatches) return {};
   const std::vector<Entry> entries = tried(trial, rules, objective);
   if (entries.empty()) return {};

@@ -35,12 +35,13 @@ Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Ob
 std::optional<GreedyRule> rule_of_large(const PlanTask& task, std::span<const GreedyRule> rules,
                                         Objective objective, std::int32_t trial_microbatches);
 
-// Ops that the planner places: by every rule on a step of about twice the positions, by the best
-// four on all, or where the step is large by the best. Up to a microsecond each: beyond
-// kMostPlannerSteps nobody waits for it.
+// Rules of a trial that best_greedy runs on all micro-batches: four, of a large step one.
+std::int32_t planner_finalists(std::int64_t stages, std::int64_t microbatches);
+// Ops that the planner places: by every rule on a step of about twice the positions, by the
+// finalists on all. Up to a microsecond each: beyond kMostPlannerSteps nobody waits for it.
 inline constexpr double kMostPlannerSteps = 1 << 24;
-double planner_steps(std::int32_t rules, std::int32_t positions, std::int32_t chunks,
-                     std::int32_t microbatches);
+double planner_steps(std::int32_t rules, std::int32_t finalists, std::int32_t positions,
+                     std::int32_t chunks, std::int32_t microbatches);
 
 // The best order that the planner knows for the task: every rule of planner_rules.h, the best of
 // them improved by shifting (planner_shift.h), and for small pipelines the proved optimum of the

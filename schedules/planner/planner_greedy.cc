@@ -177,27 +177,28 @@ class Greedy {
 
   void begin() { wakes_.set(number_of(lane_of({0})), 0); }
 
-  // All that says what follows, relative to the moment: how far each stage is, when positions
-  // decide, and when the ops ended that others still wait for.
+  // All that says what follows, relative to the moment: when positions decide and are free, how far
+  // each stage is, and when those of its ops end whose results have not arrived.
   std::vector<std::int64_t> state(std::int64_t now) const {
     std::vector<std::int64_t> all;
-    const std::int64_t transfer = task_.times.transfer.value;
-    const auto since = [&](std::int64_t end) { return std::max(end - now, -transfer); };
+    const std::int64_t arrived = now - task_.times.transfer.value;
     for (std::size_t l = 0; l < lanes_.size(); ++l) {
       all.push_back(wakes_[l] >= kNever ? kNever : wakes_[l] - now);
-      all.push_back(since(lanes_[l].free));
+      all.push_back(std::max(lanes_[l].free, arrived) - now);
       all.push_back(static_cast<std::int64_t>(lanes_[l].last));
     }
+    const std::int32_t begun = done_[0].forwards;
     for (Stage s{0}; s.value < stages_; ++s.value) {
+      const auto put = [&](std::int32_t count, const std::vector<std::int64_t>& ends) {
+        all.push_back(count - begun);
+        for (; count > 0 && ends[at(s, count - 1)] > arrived; --count) {
+          all.push_back(ends[at(s, count - 1)] - now);
+        }
+      };
       const Done& done = done_[s.index()];
-      all.push_back(done.forwards - done_[0].forwards);
-      all.push_back(done.backwards - done_[0].forwards);
-      if (task_.split) all.push_back(done.weights - done_[0].forwards);
-      std::int32_t from = done.backwards;
-      if (s.value + 1 < stages_) from = std::min(from, done_[s.index() + 1].forwards);
-      for (; from < done.forwards; ++from) all.push_back(since(forward_end_[at(s, from)]));
-      from = s.value > 0 ? done_[s.index() - 1].backwards : done.backwards;
-      for (; from < done.backwards; ++from) all.push_back(since(backward_end_[at(s, from)]));
+      put(done.forwards, forward_end_);
+      put(done.backwards, backward_end_);
+      if (task_.split) all.push_back(done.weights - begun);
     }
     return all;
   }

@@ -14,15 +14,13 @@ namespace {
 // periods that must be seen (repetition.cc), and for the ops after which a replay of memory takes
 // equal ops to bring nothing new (memory_replay.cc).
 constexpr std::int32_t kRounds = 6, kRepetitions = 6, kQuietMicrobatches = 56;
-// Where an order takes longer to fall into its step, so often.
-constexpr std::int32_t kFillings = 2;
 // The whole has so many times the micro-batches of the shorter step; the next one is longer by
 // that.
 constexpr std::int32_t kShorter = 4;
 
 std::int64_t shortest_step(const Plan& plan, std::int32_t repeated, std::int32_t least) {
-  return kQuietMicrobatches +
-         std::max(kRounds * plan.pipeline_parallel + kRepetitions * repeated, kFillings * least);
+  return kQuietMicrobatches + kRepetitions * repeated +
+         std::max(kRounds * plan.pipeline_parallel, least);
 }
 
 // Per position the first op of `order` that a longer one, by one repetition, might not have or
@@ -174,7 +172,8 @@ std::vector<std::int32_t> shorter_steps(const Plan& plan, const ShorterOrders& s
 
 Result<MemoryReport> memory_of_plan(const MemoryProfile& profile, const Transformer& model,
                                     Plan plan, const Cluster& cluster) {
-  const ShorterOrders shorter = ShorterOrders::of_plan(plan);
+  const ShorterOrders shorter =
+      has_few_microbatches(plan) ? ShorterOrders() : ShorterOrders::of_plan(plan);
   for (const std::int32_t microbatches : shorter_steps(plan, shorter)) {
     const std::optional<Schedule> order = shorter.with(microbatches);
     if (!order) break;

@@ -370,7 +370,8 @@ Result<std::optional<Prediction>> predict_from_shorter(const Scenario& scenario,
                                                    : "no shorter step of it repeats itself";
     return predict_shorter(scenario, plan, machine, options, shorter);
   };
-  const ShorterOrders grown = ShorterOrders::of_plan(plan);
+  const bool few = has_few_microbatches(plan);
+  const ShorterOrders grown = few ? ShorterOrders() : ShorterOrders::of_plan(plan);
   if (grown.repeated() > 0) return predicted(grown);
   because = "its order is searched for, or has no middle that repeats itself";
   const ScheduleInfo* info = find_schedule(name_of_order(plan));
@@ -378,7 +379,7 @@ Result<std::optional<Prediction>> predict_from_shorter(const Scenario& scenario,
   Result<Schedule> order = order_of(scenario.model, plan);
   if (!order) return order.error();
   whole = std::move(order).value();
-  if (has_few_microbatches(plan)) {
+  if (few) {
     because = "its micro-batches are few";
     return std::optional<Prediction>();
   }

@@ -93,45 +93,45 @@ Schedule units(const ScheduleShape& shape, std::int32_t microbatches) {
   return order;
 }
 
-// When every position ends a unit; none: the order waits for itself.
-std::vector<std::int64_t> ends_of_unit(const Schedule& order, std::int32_t unit,
-                                       std::int32_t of_units) {
+// When every position ends each of the units; empty: the order waits for itself.
+std::vector<std::vector<std::int64_t>> ends_of_units(const Schedule& order, std::int32_t units) {
   const ComputeTimes times{.stages = {{.forward = {1}, .backward = {2}}}};
   const Result<ComputeTiming> timing = time_compute(order, times);
-  std::vector<std::int64_t> ends;
-  if (!timing) return ends;
+  if (!timing) return {};
+  std::vector<std::vector<std::int64_t>> ends(static_cast<std::size_t>(units));
   for (RankClass row{0}; row.value < order.num_rows(); ++row.value) {
-    const std::size_t ops = order.program(row).size() / static_cast<std::size_t>(of_units);
-    const std::size_t last = order.first_op(row) + static_cast<std::size_t>(unit + 1) * ops - 1;
-    ends.push_back(timing.value().end[last].value);
+    const std::size_t ops = order.program(row).size() / ends.size();
+    for (std::size_t unit = 0; unit < ends.size(); ++unit) {
+      const std::size_t last = order.first_op(row) + (unit + 1) * ops - 1;
+      ends[unit].push_back(timing.value().end[last].value);
+    }
   }
   return ends;
 }
 
 // A unit waits for the one before on its own position alone: if that one ended a constant later
 // than the one before it on all of them, so does every unit behind.
-std::int64_t end_of_units(const ScheduleShape& shape) {
+std::int64_t end_of(const ScheduleShape& shape) {
   constexpr std::int32_t kFew = 8;
   const std::int32_t p = shape.positions, all = shape.microbatches / p;
-  const auto last_end = [](const std::vector<std::int64_t>& ends) {
-    return ends.empty() ? std::int64_t{1} << 62 : std::ranges::max(ends);
-  };
-  if (all > kFew) {
-    const Schedule few = units(shape, kFew * p);
-    const auto last = ends_of_unit(few, kFew - 1, kFew), before = ends_of_unit(few, kFew - 2, kFew);
-    if (last.empty()) return last_end(last);
-    const std::int64_t later = last[0] - before[0];
-    bool alike = true;
-    for (std::size_t r = 0; r < last.size(); ++r) alike = alike && last[r] - before[r] == later;
-    if (alike) return last_end(last) + (all - kFew) * later;
+  const std::int32_t made = std::min(all, kFew);
+  const auto ends = ends_of_units(units(shape, made * p), made);
+  if (ends.empty()) return std::int64_t{1} << 62;
+  const std::int64_t end = std::ranges::max(ends.back());
+  if (made == all) return end;
+  const std::vector<std::int64_t>&last = ends[kFew - 1], &before = ends[kFew - 2];
+  const std::int64_t later = last[0] - before[0];
+  for (std::size_t r = 0; r < last.size(); ++r) {
+    if (last[r] - before[r] == later) continue;
+    return std::ranges::max(ends_of_units(units(shape, shape.microbatches), all).back());
   }
-  return last_end(ends_of_unit(units(shape, shape.microbatches), all - 1, all));
+  return end + (all - kFew) * later;
 }
 
-// Whether units, one behind the other, are taken: they end no later.
-bool takes_units(const ScheduleShape& shape, std::int64_t greedy_end) {
+// Whether units, one behind the other, are taken: they end no later than the other order.
+bool takes_units(const ScheduleShape& shape, std::int64_t end_of_other) {
   const std::int32_t p = shape.positions, m = shape.microbatches;
-  return m % p == 0 && (m == p || greedy_end >= end_of_units(shape));
+  return m % p == 0 && (m == p || end_of_other >= end_of(shape));
 }
 
 }  // namespace

@@ -32,14 +32,13 @@ GreedyTask one_by_one(const ScheduleShape& shape) {
 // number and stage.
 GreedyTask doubled(const ScheduleShape& shape, bool backward_first) {
   StartRule rule{.backward_time = 1, .together = 2, .kept = 2 * shape.positions};
-  static constexpr std::int64_t kKind = std::int64_t{1} << 56, kNumber = std::int64_t{1} << 20;
   if (backward_first) {
     rule.slot = [](const NextOp& op) {
-      return (op.backward ? 0 : kKind) + op.number * kNumber + op.stage;
+      return (op.backward ? 0 : kKindSlots) + op.number * kNumberSlots + op.stage;
     };
   } else {
     rule.slot = [](const NextOp& op) {
-      return (op.backward ? kKind : 0) + op.number * kNumber + op.stage;
+      return (op.backward ? kKindSlots : 0) + op.number * kNumberSlots + op.stage;
     };
   }
   return two_ways(shape, rule);

@@ -6,6 +6,7 @@
 
 #include "schedules/base/units.h"
 #include "schedules/body/arena.h"
+#include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
 #include "schedules/order/registry.h"
 

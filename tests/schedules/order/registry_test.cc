@@ -328,7 +328,7 @@ TEST(Registry, OrdersGrowByRepetitionsOfTheirMiddle) {
           if (info.chunks != ChunkRule::Many && v > 1) continue;
           const Result<ScheduleShape> full = resolve_shape(info, shape);
           if (!full) continue;
-          if (info.growth == Growth::Found) continue;
+          if (info.growing != nullptr && p > 1) continue;
           const std::int32_t repeated = growing_of(info, full.value()).repeated;
           if (repeated == 0) continue;
           std::vector<Schedule> made;
@@ -353,12 +353,14 @@ TEST(Registry, OrdersGrowByRepetitionsOfTheirMiddle) {
 TEST(Registry, OrdersGrowAsTheirRulesRepeatThemselves) {
   std::map<std::string_view, std::int32_t> found, asked;
   for (const ScheduleInfo& info : schedule_table()) {
-    if (info.growth != Growth::Found) continue;
+    if (info.growing == nullptr) continue;
     for (const std::int32_t p : {2, 3, 4, 5, 6, 7, 8, 10, 12}) {
       // As many as the planner takes for large, and others.
       const std::int32_t large = 50'000 / (6 * p) + 2;
       for (const std::int32_t m : {16 * p, 300, 302, 40 * p, large, large + 1, 3 * large}) {
-        const Result<ScheduleShape> full = resolve_shape(info, {.positions = p, .microbatches = m});
+        const std::int32_t waves = info.chunks == ChunkRule::Waves ? 2 * (1 + m % 2) : 0;
+        const Result<ScheduleShape> full =
+            resolve_shape(info, {.positions = p, .microbatches = m, .chunks = waves});
         if (!full) continue;
         ++asked[info.name];
         const Growing growing = growing_of(info, full.value());

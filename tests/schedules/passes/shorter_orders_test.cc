@@ -41,7 +41,7 @@ TEST(ShorterOrders, CutOutOfAnOrderAreThoseOfItsSchedule) {
         const Result<ScheduleShape> shape =
             resolve_shape(info, {.positions = p, .microbatches = m});
         if (!shape) continue;
-        if (info.growth == Growth::Found) continue;
+        if (info.growing != nullptr) continue;
         const std::int32_t repeated = growing_of(info, shape.value()).repeated;
         if (repeated == 0) continue;
         const Result<Schedule> whole = generate(info.name, shape.value());

@@ -43,7 +43,7 @@ bool may_repeat(const ScheduleInfo& info) {
 std::int64_t found_repetition(const ScheduleInfo& info, std::int32_t p) {
   const Result<ScheduleShape> shape =
       resolve_shape(info, {.positions = p, .microbatches = std::max(200 * p, 2000)});
-  return info.growth == Growth::Found && shape ? growing_of(info, shape.value()).repeated : 0;
+  return info.growing != nullptr && shape ? growing_of(info, shape.value()).repeated : 0;
 }
 
 // As many micro-batches as make a shorter step worth a try, and a few more.
