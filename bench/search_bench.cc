@@ -91,11 +91,11 @@ struct Whole {
     const Schedule order = order_of(model, ordered).value();
     const Layout layout(model, ordered);
     BoundTables states(&tables.profile(plan), model, cluster.gpu.compute_capability.value_or(0));
-    states.family(plan);
+    const FamilyBound family = states.family(plan);
     const LiveBytes live(tables.profile(plan), layout, cluster.gpu.compute_capability.value_or(0));
     std::int64_t bytes = 0;
     for (const LiveRow& row : live_rows(order)) {
-      bytes = std::max(bytes, states.row_bound(plan, row.stages, live.most(row.program)));
+      bytes = std::max(bytes, states.row_bound(family, plan, row.stages, live.most(row.program)));
     }
     const Schedule lowered =
         lower(order, layout, {.plan_arena = false, .lifetimes = false}).value();
