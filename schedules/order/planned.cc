@@ -149,10 +149,10 @@ Result<Schedule> automatic(const ScheduleShape& shape) {
   const std::int32_t p = shape.positions;
   const auto plan = [&](const Placement& placement, std::int32_t chunks) {
     // Where planning would take minutes the named orders are all there are.
-    constexpr std::int32_t kRules = 24, kFinalists = 4;  // planner_rules.h, planner.h
-    if (planner_steps(kRules, kFinalists, p, chunks, shape.microbatches) > kMostPlannerSteps / 4) {
-      return;
-    }
+    constexpr std::int32_t kRules = 24;  // planner_rules.h
+    const double steps =                 // as if no step were large
+        planner_steps(kRules, kPlannerFinalists, p, chunks, shape.microbatches);
+    if (steps > kMostPlannerSteps / 4) return;
     PlanTask task = task_of(shape, placement, chunks);
     best.consider(plan_order(task, Objective::Makespan));
     // The tie is worth a second plan where plans cost little.

@@ -310,9 +310,6 @@ Schedule one_position(const ScheduleInfo& info, const ScheduleShape& shape) {
   return schedule;
 }
 
-// With fewer micro-batches per position nobody asks how an order grows that must be tried out.
-constexpr std::int32_t kFewRounds = 16;
-
 // One position without chunks of its own, whatever the schedule's name.
 bool alone(const ScheduleInfo& info, const ScheduleShape& shape) {
   const bool looped = (info.chunks == Many || info.chunks == Any) && shape.chunks > 1;
@@ -442,7 +439,6 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 Growing growing_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   const bool one_by_one = alone(info, shape);
   if (info.growing != nullptr && !one_by_one) {
-    if (shape.microbatches < kFewRounds * shape.positions) return {};
     Growing growing = info.growing(shape);
     if (growing.repeated == 0) return {};
     growing.with = [&info, shape,

@@ -99,9 +99,8 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatches);
 
 // The shape's shorter orders. Of a schedule that is known to grow they are its orders of fewer
-// micro-batches, all that have twice as many as positions and of a repetition. Found ones are not
-// looked for with fewer than 16 micro-batches per position. REQUIRES: a shape that resolve_shape
-// returned.
+// micro-batches, all that have twice as many as positions and of a repetition; where `growing`
+// finds them the rules are tried out. REQUIRES: a shape that resolve_shape returned.
 Growing growing_of(const ScheduleInfo& info, const ScheduleShape& shape);
 
 // Where the stages of its orders lie. REQUIRES: chunks are filled in (resolve_shape); not

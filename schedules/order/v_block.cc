@@ -24,7 +24,7 @@ GreedyRule rule_of(const Block& block, std::int32_t positions) {
 }
 
 Growing growing_of(PlanTask task, GreedyRule rule) {
-  PlanTask first = task;  // it is looked for in so many; two per position were always enough
+  PlanTask first = task;  // it is looked for in so many; five per position were enough so far
   first.microbatches = std::min(task.microbatches, 4096 + 16 * task.placement.positions);
   const Repeats repeats = greedy_repeats(first, rule);
   return {.repeated = repeats.microbatches,

@@ -11,7 +11,6 @@ namespace rehearse {
 namespace {
 
 // Effort, in numbers that do not depend on the machine: plans are the same everywhere.
-constexpr std::int32_t kFinalists = 4;      // of a trial
 constexpr std::int64_t kLargeOps = 50'000;  // beyond: the best of the trial alone
 constexpr std::int32_t kTrialOps = 12'000;  // ops of a trial run, at least 2p micro-batches
 constexpr std::int32_t kShiftOps = 12'000;  // larger orders are not improved
@@ -94,7 +93,7 @@ PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective obj
 }
 
 std::int32_t planner_finalists(std::int64_t stages, std::int64_t microbatches) {
-  return 3 * stages * microbatches > kLargeOps ? 1 : kFinalists;
+  return 3 * stages * microbatches > kLargeOps ? 1 : kPlannerFinalists;
 }
 
 double planner_steps(std::int32_t rules, std::int32_t finalists, std::int32_t positions,

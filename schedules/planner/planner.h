@@ -35,7 +35,8 @@ Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Ob
 std::optional<GreedyRule> rule_of_large(const PlanTask& task, std::span<const GreedyRule> rules,
                                         Objective objective, std::int32_t trial_microbatches);
 
-// Rules of a trial that best_greedy runs on all micro-batches: four, of a large step one.
+// Rules of a trial that best_greedy runs on all micro-batches: so many, of a large step one.
+inline constexpr std::int32_t kPlannerFinalists = 4;
 std::int32_t planner_finalists(std::int64_t stages, std::int64_t microbatches);
 // Ops that the planner places: by every rule on a step of about twice the positions, by the
 // finalists on all. Up to a microsecond each: beyond kMostPlannerSteps nobody waits for it.

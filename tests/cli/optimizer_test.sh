@@ -47,6 +47,8 @@ trains() {
 trains lion exp_avg
 
 # What our executor does not perform is refused by one line, which names those that it does.
+refused 2 "runtime rehearse has adamw" \
+  simulate "$scenario" --set plan.optimizer=muon --set plan.runtime=rehearse
 refused 2 " alone, not muon" \
   simulate "$scenario" --set plan.optimizer=muon --set plan.runtime=rehearse
 
